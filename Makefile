@@ -1,0 +1,73 @@
+# shuffle_ext: built with PGXS.
+#
+#   make [PG_CONFIG=/path/to/pg_config] [WERROR=1]
+#   make install
+#   make installcheck          pg_regress against a running server
+#   test/check.sh              everything, on a throw-away server
+
+EXTENSION = shuffle_ext
+MODULE_big = shuffle_ext
+DATA = shuffle_ext--1.0.sql
+
+ENGINE_OBJS = \
+	src/engine/codec.o \
+	src/engine/crc32c.o \
+	src/engine/decode.o \
+	src/engine/encode.o \
+	src/engine/error.o \
+	src/engine/flatbuf.o \
+	src/engine/output.o \
+	src/engine/output_log.o \
+	src/engine/output_parts.o \
+	src/engine/reader.o \
+	src/engine/rowbuf.o \
+	src/engine/schema.o \
+	src/engine/template.o \
+	src/engine/verify.o \
+	src/engine/writer.o
+
+PG_OBJS = \
+	src/pg/analyze.o \
+	src/pg/bounds.o \
+	src/pg/catalog.o \
+	src/pg/error.o \
+	src/pg/fetch.o \
+	src/pg/job.o \
+	src/pg/label.o \
+	src/pg/module.o \
+	src/pg/options.o \
+	src/pg/pack.o \
+	src/pg/query.o \
+	src/pg/read_state.o \
+	src/pg/route.o \
+	src/pg/scan.o \
+	src/pg/sink.o \
+	src/pg/slot.o \
+	src/pg/storage.o \
+	src/pg/sweep.o \
+	src/pg/tableam.o \
+	src/pg/target.o \
+	src/pg/typemap.o \
+	src/pg/unpack.o \
+	src/pg/write.o \
+	src/pg/writer.o \
+	src/pg/xact.o
+
+OBJS = $(ENGINE_OBJS) $(PG_OBJS)
+
+REGRESS =
+REGRESS_OPTS = --load-extension=shuffle_ext
+
+PG_CFLAGS = -std=gnu11 -O2 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
+	-Wno-sign-compare -Wno-missing-field-initializers -Wno-cast-function-type
+ifeq ($(WERROR),1)
+PG_CFLAGS += -Werror
+endif
+SHLIB_LINK = -llz4 -lzstd
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# Every object depends on the headers: the tree is small.
+$(OBJS): $(wildcard src/engine/*.h src/pg/*.h)

@@ -1,0 +1,417 @@
+/*
+ * shf.h
+ *	  Public interface of the shuffle engine: schema, row buffer, block writer
+ *	  and block reader.
+ *
+ * The engine is plain C11.  It includes no PostgreSQL header, allocates with
+ * malloc, never raises, never prints and keeps no global state, so that it can
+ * run in a thread, be fuzzed and be tested by itself.  Every call that can fail
+ * returns an ShfCode and describes the failure in a ShfError that the caller
+ * owns (pass NULL when the text is not wanted).
+ *
+ * Words: a *block* is one Arrow RecordBatch message holding rows of exactly one
+ * partition; a *run* is what the writer emits when its row buffer is full,
+ * blocks in partition order; an *extent* is a byte range of a file holding
+ * consecutive blocks of one partition; a *segment* is what one writer leaves
+ * behind: one Arrow IPC file (SHF_LAYOUT_LOG) or one directory with an Arrow IPC
+ * file per partition (SHF_LAYOUT_PARTITION_FILES).
+ *
+ * Row flow of a writer:
+ *
+ *	  ShfRow *row = shf_writer_row(w);
+ *	  shf_row_clear(layout, row);	 all columns present, zero slots
+ *	  ...store fixed-width values at row->fixed + slot[i], variable-width ones in
+ *	  row->var[var[i]], NULLs with shf_row_set_null()...
+ *	  shf_writer_append(w, partition, &err);
+ */
+#ifndef SHF_H
+#define SHF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- errors */
+
+typedef enum ShfCode
+{
+	SHF_OK = 0,
+	SHF_ERR_NOMEM,				/* malloc failed */
+	SHF_ERR_IO,					/* a system call failed: sys_errno is set */
+	SHF_ERR_CORRUPT,			/* stored bytes are not what they must be */
+	SHF_ERR_INVALID,			/* the caller's arguments make no sense */
+	SHF_ERR_LIMIT				/* a limit of the format or of the settings */
+} ShfCode;
+
+typedef struct ShfError
+{
+	ShfCode		code;
+	int			sys_errno;		/* for SHF_ERR_IO, else 0 */
+	char		message[768];	/* one English sentence without trailing period;
+								 * names file and byte offset where there are any */
+} ShfError;
+
+/* Fills err (if not NULL) and returns code. */
+extern ShfCode shf_error(ShfError *err, ShfCode code, const char *fmt,...)
+			__attribute__((format(printf, 3, 4)));
+
+/* As above for a failed system call: appends ": " and strerror(errno). */
+extern ShfCode shf_error_errno(ShfError *err, const char *fmt,...)
+			__attribute__((format(printf, 2, 3)));
+
+/* ---------------------------------------------------------------- schema */
+
+/*
+ * Column kinds.  "slot" is how a value lies in a packed row and in the fixed part
+ * of a ShfRow: host byte order (little-endian is required), natural alignment.
+ */
+typedef enum ShfKind
+{
+	SHF_BOOL,					/* slot uint8 0/1; Arrow Bool */
+	SHF_INT8,
+	SHF_INT16,
+	SHF_INT32,
+	SHF_INT64,
+	SHF_UINT32,
+	SHF_FLOAT32,
+	SHF_FLOAT64,
+	SHF_DECIMAL128,				/* slot __int128 little-endian, 8-byte aligned */
+	SHF_DATE32,					/* slot int32, days since 1970-01-01 */
+	SHF_TIME64_US,				/* slot int64, us since midnight, < 86400000000 */
+	SHF_TIMESTAMP_US,			/* slot int64, us since 1970-01-01, no time zone */
+	SHF_TIMESTAMPTZ_US,			/* the same, time zone "UTC" */
+	SHF_INTERVAL_MDN,			/* slot {int32 months, int32 days, int64 ns} */
+	SHF_UTF8,					/* variable */
+	SHF_BINARY,					/* variable */
+	SHF_FIXED_BINARY,			/* slot of "width" bytes, alignment 1 */
+	SHF_LIST,					/* variable, nested encoding below; 1 child */
+	SHF_STRUCT,					/* variable, nested encoding below; n children */
+	SHF_NKINDS
+} ShfKind;
+
+/*
+ * Nested encoding.  A top-level LIST or STRUCT value is one variable-width blob:
+ *	  list value    = uint32 count, then count elements
+ *	  struct value  = its fields in order
+ *	  element/field = uint8 null flag (1 = NULL, nothing follows), then the value:
+ *					  fixed-width: its slot bytes, unaligned
+ *					  UTF8/BINARY: uint32 length, bytes
+ *					  LIST/STRUCT: the nested value as above
+ */
+#define SHF_MAX_NESTING 32		/* levels below a top-level column; arrow-rs and
+								 * Arrow C++ refuse more than about 60 */
+
+typedef struct ShfMeta
+{
+	char	   *key;
+	char	   *value;
+} ShfMeta;
+
+typedef struct ShfField
+{
+	char	   *name;
+	ShfKind		kind;
+	bool		nullable;
+	int32_t		width;			/* SHF_FIXED_BINARY: bytes, > 0 */
+	int32_t		precision;		/* SHF_DECIMAL128: 1..38 */
+	int32_t		scale;			/* SHF_DECIMAL128: 0..precision */
+	int			nmeta;
+	ShfMeta    *meta;
+	int			nchildren;
+	struct ShfField *children;
+} ShfField;
+
+typedef struct ShfSchema
+{
+	int			nfields;
+	ShfField   *fields;
+	int			nmeta;
+	ShfMeta    *meta;
+} ShfSchema;
+
+/* One row per kind: the single source for widths, names and buffer counts. */
+typedef struct ShfKindInfo
+{
+	const char *name;			/* for messages, e.g. "Decimal128" */
+	int			width;			/* bytes of a slot; 0 = see field->width; -1 = variable */
+	int			align;			/* alignment of the slot */
+	int			nbuffers;		/* Arrow buffers of the node itself, children apart */
+	bool		raw_forbidden;	/* never "-1" (raw) inside a compressed block */
+} ShfKindInfo;
+
+extern const ShfKindInfo shf_kinds[SHF_NKINDS];
+
+/* Deep copy into malloc memory / its release.  A zeroed struct may be released. */
+extern ShfCode shf_schema_copy(ShfSchema *dst, const ShfSchema *src, ShfError *err);
+extern void shf_schema_release(ShfSchema *schema);
+
+/* Widths, precisions, child counts, nesting, name encoding. */
+extern ShfCode shf_schema_check(const ShfSchema *schema, ShfError *err);
+
+/* Same fields, recursively, with the same field metadata?  Schema-level metadata is not compared. */
+extern bool shf_schema_equal(const ShfSchema *a, const ShfSchema *b);
+
+/* Value of a metadata key, or NULL. */
+extern const char *shf_meta_get(const ShfMeta *meta, int nmeta, const char *key);
+
+/* Totals over all fields, depth first: Arrow FieldNodes and Buffers of a batch. */
+extern void shf_schema_count(const ShfSchema *schema, int *nnodes, int *nbuffers);
+
+/*
+ * Where things lie in a packed row:
+ *	  uint32 partition, uint32 row bytes, null bitmap (bit = 1: NULL), slots, data.
+ * A variable-width column's slot is {uint32 offset from the row's start, uint32 bytes}.
+ */
+typedef struct ShfRowLayout
+{
+	int			nfields;
+	uint32_t	fixed_bytes;	/* header, bitmap and slots; a multiple of 8 */
+	uint32_t	null_offset;	/* 8 */
+	int			nvar;
+	uint32_t   *slot;			/* [nfields] byte offset of the slot in the fixed part */
+	int		   *var;			/* [nfields] index into ShfRow.var, or -1 */
+} ShfRowLayout;
+
+extern ShfCode shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err);
+extern void shf_row_layout_release(ShfRowLayout *layout);
+
+typedef struct ShfBytes
+{
+	const void *data;
+	size_t		len;
+} ShfBytes;
+
+/* One row on its way in.  Pointers in var must stay valid until append returns. */
+typedef struct ShfRow
+{
+	uint8_t    *fixed;			/* layout.fixed_bytes, 8-byte aligned */
+	ShfBytes   *var;			/* layout.nvar */
+} ShfRow;
+
+/* Makes all columns present, all slots zero, all variable-width values empty. */
+static inline void
+shf_row_clear(const ShfRowLayout *layout, ShfRow *row)
+{
+	memset(row->fixed, 0, layout->fixed_bytes);
+	if (layout->nvar > 0)
+		memset(row->var, 0, sizeof(ShfBytes) * (size_t) layout->nvar);
+}
+
+/* The slot of a NULL must be left zero and its variable-width value empty. */
+static inline void
+shf_row_set_null(const ShfRowLayout *layout, ShfRow *row, int field)
+{
+	row->fixed[layout->null_offset + (field >> 3)] |= (uint8_t) (1 << (field & 7));
+}
+
+/* ---------------------------------------------------------------- writer */
+
+typedef enum ShfCodecKind
+{
+	SHF_CODEC_NONE,
+	SHF_CODEC_LZ4,				/* Arrow LZ4_FRAME */
+	SHF_CODEC_ZSTD				/* Arrow ZSTD */
+} ShfCodecKind;
+
+typedef struct ShfCodec
+{
+	ShfCodecKind kind;
+	int			level;			/* lz4: 1 = fast (default), 2..12 as the lz4 program
+								 * (3 and up is HC); zstd: ZSTD_minCLevel()..22 without 0 */
+} ShfCodec;
+
+typedef enum ShfLayoutKind
+{
+	SHF_LAYOUT_LOG,				/* one file, run after run: <path>-<n>.arrow */
+	SHF_LAYOUT_PARTITION_FILES, /* one file per partition: <path>-<n>/p<5 digits>.arrow */
+	SHF_LAYOUT_STREAM			/* Arrow IPC stream handed to write_stream */
+} ShfLayoutKind;
+
+#define SHF_MAX_PARTITIONS			1000000
+#define SHF_MAX_PARTITION_FILES		4096	/* partitions of SHF_LAYOUT_PARTITION_FILES */
+#define SHF_SEGMENT_ROLL_BYTES		(UINT64_C(1) << 30) /* a log segment ends near here */
+#define SHF_SEGMENT_MAX_EXTENTS		500000
+#define SHF_SEGMENT_MAX_ROWS		(UINT64_C(1) << 27) /* hard: PostgreSQL row numbers have 27 bits */
+
+typedef struct ShfWriterOptions
+{
+	uint32_t	partitions;		/* 1..SHF_MAX_PARTITIONS */
+	ShfLayoutKind layout;
+	ShfCodec	codec;
+	uint64_t	memory_limit;	/* bytes, everything the writer holds */
+	uint32_t	block_rows;		/* a block ends at so many rows ... */
+	uint32_t	block_bytes;	/* ... or packed bytes, whichever comes first */
+	uint32_t	block_min_rows; /* smaller ones wait for the next run if they can */
+	uint32_t	write_buffer_size;	/* bytes */
+	bool		sync;			/* fsync every file before finish returns */
+	const char *path;			/* absolute prefix, see ShfLayoutKind; copied */
+	uint32_t	file_mode;		/* e.g. 0600 */
+	uint32_t	dir_mode;		/* e.g. 0700 */
+	int			max_open_files; /* descriptors the writer may hold at once, >= 1 */
+
+	/*
+	 * Called between blocks on the thread that called append or finish, may be
+	 * NULL.  It may longjmp out: shf_writer_abort() stays valid after that.
+	 */
+	void		(*poll) (void *arg);
+	void	   *poll_arg;
+
+	/* SHF_LAYOUT_STREAM: takes each piece of the stream; returns SHF_OK or fails. */
+	ShfCode		(*write_stream) (void *arg, const void *data, size_t len, ShfError *err);
+	void	   *write_arg;
+} ShfWriterOptions;
+
+/* 48 bytes, stored as they are (little-endian) in the offset index. */
+typedef struct ShfExtent
+{
+	uint32_t	partition;
+	uint32_t	blocks;
+	uint64_t	offset;			/* of the first block's message in its file */
+	uint64_t	bytes;			/* message bytes of all its blocks */
+	uint64_t	raw_bytes;		/* Arrow body bytes before compression, padding included */
+	uint64_t	rows;
+	uint64_t	first_row;		/* number of its first row in the segment, in
+								 * write order; file order for a log; for partition
+								 * files rows are numbered partition by partition */
+} ShfExtent;
+
+typedef struct ShfSegment
+{
+	uint8_t		id[16];			/* random; also in the files' schema metadata as
+								 * "shuffle:segment_id", 32 hex digits */
+	uint32_t	number;			/* the <n> of its path */
+	ShfLayoutKind layout;
+	uint64_t	rows;
+	uint64_t	bytes;			/* of all its files together */
+	uint64_t	raw_bytes;		/* sum over extents */
+	uint64_t	blocks;
+	uint64_t	files;			/* 1, or how many partition files there are */
+	uint32_t	nextents;
+	ShfExtent  *extents;		/* by partition, then offset; every extent has rows */
+} ShfSegment;
+
+typedef struct ShfMetrics
+{
+	uint64_t	rows;
+	uint64_t	raw_bytes;
+	uint64_t	stored_bytes;
+	uint64_t	blocks;
+	uint64_t	runs;
+	uint64_t	memory_peak;	/* bytes accounted at the highest point */
+} ShfMetrics;
+
+typedef struct ShfWriter ShfWriter;
+
+/* The least memory_limit this schema and these options work with, in bytes. */
+extern uint64_t shf_writer_min_memory(const ShfSchema *schema, const ShfWriterOptions *options);
+
+/* Copies schema and options.  Creates no file before the first block. */
+extern ShfCode shf_writer_open(ShfWriter **writer, const ShfSchema *schema,
+							   const ShfWriterOptions *options, ShfError *err);
+
+extern const ShfRowLayout *shf_writer_layout(const ShfWriter *w);
+extern ShfRow *shf_writer_row(ShfWriter *w);
+
+/*
+ * Takes the row in shf_writer_row() into the row buffer of its partition
+ * (0..partitions-1).  When the buffer is full this emits a run first.  A row
+ * larger than block_bytes becomes a block of its own, written from its values
+ * without being copied; order inside each partition is kept.
+ */
+extern ShfCode shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err);
+
+/*
+ * Emits what is left, completes, checks and syncs all files.  The array belongs to
+ * the writer and lives until shf_writer_close().  No rows: no segments, no files.
+ */
+extern ShfCode shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments,
+								 ShfError *err);
+extern const ShfMetrics *shf_writer_metrics(const ShfWriter *w);
+
+/*
+ * Closes descriptors and frees everything; valid in any state, also after an error
+ * or a longjmp out of poll.  Files stay where they are: their owner removes them.
+ */
+extern void shf_writer_close(ShfWriter *w);
+
+/* ---------------------------------------------------------------- reader */
+
+typedef struct ShfReader ShfReader;
+
+/* One decoded Arrow array.  Pointers live until the batch reads another block. */
+typedef struct ShfColumn
+{
+	const ShfField *field;
+	int64_t		length;
+	int64_t		null_count;
+	const uint8_t *validity;	/* bit = 1: present; NULL when there are no NULLs */
+	const int32_t *offsets;		/* length + 1 entries, checked: ascending and inside
+								 * data or child; NULL for fixed-width kinds */
+	const uint8_t *data;		/* values (BOOL: bitmap) or bytes */
+	int64_t		data_bytes;
+	struct ShfColumn *children;
+} ShfColumn;
+
+/* Opens a segment file and reads its leading schema; err->sys_errno tells ENOENT. */
+extern ShfCode shf_reader_open(ShfReader **reader, const char *path, ShfError *err);
+
+/* The same over bytes in memory, which must outlive the reader; name is for messages. */
+extern ShfCode shf_reader_open_memory(ShfReader **reader, const void *data, size_t len,
+									  const char *name, ShfError *err);
+extern const ShfSchema *shf_reader_schema(const ShfReader *r);
+extern const char *shf_reader_name(const ShfReader *r);
+extern uint64_t shf_reader_file_size(const ShfReader *r);
+extern void shf_reader_close(ShfReader *r);
+
+/* One block in memory.  Reusable: its buffers grow to the largest block seen. */
+typedef struct ShfBatch ShfBatch;
+
+extern ShfCode shf_batch_create(ShfBatch **batch, const ShfSchema *schema, ShfError *err);
+extern void shf_batch_free(ShfBatch *batch);
+
+/*
+ * Reads the block whose message begins at offset and must end at or before limit;
+ * checks length, CRC, structure, and that it belongs to partition.  The batch must
+ * have been created with an equal schema.  Columns are not decompressed yet.
+ */
+extern ShfCode shf_reader_block(ShfReader *r, ShfBatch *batch, uint64_t offset, uint64_t limit,
+								uint32_t partition, ShfError *err);
+extern uint32_t shf_batch_rows(const ShfBatch *batch);
+extern uint64_t shf_batch_raw_bytes(const ShfBatch *batch);
+
+/* The message as stored, 8-byte aligned length: valid inside any stream of the same schema. */
+extern ShfBytes shf_batch_message(const ShfBatch *batch);
+
+/* Decompresses (once) and checks column i, children included. */
+extern ShfCode shf_batch_column(ShfBatch *batch, int i, const ShfColumn **column, ShfError *err);
+
+/* Bytes held by the batch, for memory accounting. */
+extern size_t shf_batch_memory(const ShfBatch *batch);
+
+/*
+ * Header-only look at the block at offset: rows and message bytes, no checksum, no
+ * body.  Lets a count(*) or a row-number search skip bodies.
+ */
+extern ShfCode shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit,
+							   uint32_t *rows, uint64_t *message_bytes, ShfError *err);
+
+/*
+ * Verifies a whole file: magic, schema, every message (CRC, structure, all columns,
+ * UTF-8, zero padding), end of stream, footer equal to what the writer would have
+ * written, nothing behind it.  If extents is not NULL, the file's blocks must be
+ * exactly these extents (all of this file, any order).  If id is not NULL the
+ * segment id must equal it.
+ */
+extern ShfCode shf_verify_file(const char *path, const uint8_t *id, const ShfExtent *extents,
+							   uint32_t nextents, ShfError *err);
+
+/* ---------------------------------------------------------------- streams */
+
+/* The encapsulated Schema message that starts an Arrow IPC stream; free() the result. */
+extern ShfCode shf_stream_schema(const ShfSchema *schema, void **message, size_t *len, ShfError *err);
+
+/* What ends a stream. */
+extern const uint8_t shf_stream_end[8];
+
+#endif							/* SHF_H */

@@ -1,0 +1,375 @@
+/*
+ * shuffle.h
+ *	  Declarations shared by the PostgreSQL side of shuffle_ext.
+ *
+ * Grouped by the file that implements them.  src/pg is everything that knows
+ * PostgreSQL; src/engine (shf.h) is everything that knows Arrow.
+ */
+#ifndef SHUFFLE_H
+#define SHUFFLE_H
+
+#include "postgres.h"
+
+#include "access/attnum.h"
+#include "access/tupdesc.h"
+#include "access/xact.h"
+#include "executor/tuptable.h"
+#include "nodes/parsenodes.h"
+#include "nodes/pg_list.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+#include "compat.h"
+#include "../engine/shf.h"
+
+#define SHUFFLE_EXTENSION	"shuffle_ext"
+#define SHUFFLE_AM			"shuffle"	/* access method, label provider is "shuffle_ext" */
+
+/* ------------------------------------------------------------ module.c */
+
+/* Settings (shuffle_ext.*); sizes in the unit of the variable's name. */
+extern int	shuffle_setting_partitions;
+extern char *shuffle_setting_codec;
+extern int	shuffle_setting_memory_limit_kb;
+extern int	shuffle_setting_block_rows;
+extern int	shuffle_setting_block_bytes;
+extern int	shuffle_setting_block_min_rows;
+extern int	shuffle_setting_write_buffer_kb;
+extern char *shuffle_setting_directory;
+extern bool shuffle_setting_sync;
+
+/* ------------------------------------------------------------ error.c */
+
+/* Raises an engine error with the SQLSTATE that fits (58P01/53100/XX001/53200/22023 ...). */
+extern void shuffle_raise(const ShfError *err) pg_attribute_noreturn();
+
+#define SHUFFLE_CHECK(call, err) \
+	do { if (unlikely((call) != SHF_OK)) shuffle_raise(err); } while (0)
+
+/* ------------------------------------------------------------ options.c */
+
+typedef enum ShuffleMethod
+{
+	SHUFFLE_HASH,
+	SHUFFLE_RANGE,
+	SHUFFLE_ROUND_ROBIN,
+	SHUFFLE_SINGLE
+} ShuffleMethod;
+
+typedef enum ShuffleTypes
+{
+	SHUFFLE_TYPES_ARROW,
+	SHUFFLE_TYPES_ARROW_EXT,
+	SHUFFLE_TYPES_NATIVE
+} ShuffleTypes;
+
+/*
+ * How rows are routed and stored.  Kept as a security label of the table plus a label
+ * "key=1", "key=2", ... on each key column.
+ */
+typedef struct ShuffleOptions
+{
+	int			partitions;
+	ShuffleMethod method;
+	char	   *hash;			/* hash family; "postgres" */
+	int			nkeys;
+	AttrNumber *keys;			/* attribute numbers of the table, in key order */
+	int			nbounds;		/* range: partitions - 1 cut points as text */
+	char	  **bounds;			/* one key: its text form; several: a row literal */
+	ShfLayoutKind layout;		/* SHF_LAYOUT_LOG or SHF_LAYOUT_PARTITION_FILES */
+	ShfCodec	codec;
+	ShuffleTypes types;
+	bool		null_unrepresentable;	/* unrepresentable => 'null' instead of 'error' */
+} ShuffleOptions;
+
+/* Parsers of single option values; the error lists the valid ones. */
+extern ShuffleMethod shuffle_parse_method(const char *text);
+extern ShfLayoutKind shuffle_parse_layout(const char *text);
+extern ShfCodec shuffle_parse_codec(const char *text);
+extern bool shuffle_try_parse_codec(const char *text, ShfCodec *codec, char **message);
+extern ShuffleTypes shuffle_parse_types(const char *text);
+extern bool shuffle_parse_unrepresentable(const char *text);	/* true = null */
+extern void shuffle_check_hash(const char *text);
+extern const char *shuffle_method_name(ShuffleMethod method);
+extern const char *shuffle_layout_name(ShfLayoutKind layout);
+extern char *shuffle_codec_name(ShfCodec codec);
+extern const char *shuffle_types_name(ShuffleTypes types);
+
+/* One partition, single, the settings' codec, arrow types: a table without a label. */
+extern void shuffle_options_default(ShuffleOptions *options);
+
+/* Ranges that need no catalog: partitions against layout, keys against method, bounds count. */
+extern void shuffle_options_check(const ShuffleOptions *options);
+
+/* ------------------------------------------------------------ label.c */
+
+extern void shuffle_label_init(void);	/* registers the provider */
+
+/*
+ * Options of a shuffle table, palloc'd in the current context; of rd_rel->relrewrite
+ * while the table is a rewrite's transient relation.
+ */
+extern ShuffleOptions *shuffle_options_of(Relation rel);
+
+/* Stores them as labels of an existing table, replacing what was there; no emptiness check. */
+extern void shuffle_options_store(Oid relid, const ShuffleOptions *options);
+
+/* ------------------------------------------------------------ route.c */
+
+typedef struct ShuffleRouter ShuffleRouter;
+
+/*
+ * Routing for rows of this descriptor.  Looks up hash / btree support functions (error
+ * if a key type has none) and parses the bounds (error unless strictly ascending).
+ * start is the first partition of round robin (give each writer its own).
+ */
+extern ShuffleRouter *shuffle_router_create(const ShuffleOptions *options, TupleDesc desc,
+											uint32 start);
+
+/* values and isnull are indexed by attribute number - 1. */
+extern uint32 shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull);
+
+/* ------------------------------------------------------------ bounds.c */
+
+/*
+ * Range cut points for options->partitions from statistics or a sample of the query's
+ * keys; fills options->nbounds and bounds.  query is the analysed, rewritten-ready
+ * Query whose non-junk output columns 1..n match desc.  Fewer distinct keys than
+ * partitions: the cut points that exist are used and later partitions stay empty
+ * (bounds must stay strictly ascending, so nbounds may be below partitions - 1).
+ */
+extern void shuffle_bounds_estimate(ShuffleOptions *options, Query *query, TupleDesc desc);
+
+/* ------------------------------------------------------------ typemap.c, pack.c */
+
+/* How values of a table's columns become Arrow values: see the type table in typemap.c. */
+typedef struct ShuffleTypeMap ShuffleTypeMap;
+
+/*
+ * Dropped columns are left out of the schema; field i describes attribute
+ * shuffle_typemap_attnum(map, i).  Field metadata: "shuffle:attnum", "pg:type",
+ * "pg:typmod", ... (typemap.c).  Allocated in the current context.
+ */
+extern ShuffleTypeMap *shuffle_typemap_create(TupleDesc desc, ShuffleTypes types,
+											  bool null_unrepresentable);
+extern const ShfSchema *shuffle_typemap_schema(const ShuffleTypeMap *map);
+
+/*
+ * Converts one row into row (cleared here), values indexed by attribute number - 1.
+ * Pointers stored in row->var stay valid until the next call.  Errors name the column
+ * and the value.  Temporary memory is the map's own and reset on each call.
+ */
+extern void shuffle_pack_row(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row,
+							 const Datum *values, const bool *isnull);
+
+/* ------------------------------------------------------------ unpack.c */
+
+/* How a segment's columns become values of a table's columns. */
+typedef struct ShuffleUnpack ShuffleUnpack;
+
+/*
+ * Matches fields to attributes by "shuffle:attnum".  A column whose type changed
+ * without a rewrite is converted, or refused with a hint at VACUUM FULL when it is
+ * first unpacked.  Allocated in the current context.
+ */
+extern ShuffleUnpack *shuffle_unpack_create(const ShfSchema *schema, TupleDesc desc);
+
+/* Field of an attribute, or -1: the column was added later (missing value or NULL). */
+extern int	shuffle_unpack_field(const ShuffleUnpack *unpack, AttrNumber attnum);
+
+/*
+ * Decodes rows first .. first + count - 1 of a column into values[0..count-1] and
+ * isnull[0..count-1].  By-reference values are allocated in cxt, which the caller
+ * resets when it drops the values.  For field -1 pass column NULL.
+ */
+extern void shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum,
+								  const ShfColumn *column, int64 first, int count,
+								  Datum *values, bool *isnull, MemoryContext cxt);
+
+/* ------------------------------------------------------------ storage.c */
+
+/* What segment rows and files are keyed by; numbers are unique per tablespace only. */
+typedef struct ShuffleStorage
+{
+	Oid			tablespace;		/* never 0: the database's default is resolved */
+	RelFileNumber filenumber;
+} ShuffleStorage;
+
+extern ShuffleStorage shuffle_storage_of(Relation rel);
+
+/* Where segment files of this session go now: "pg_shuffle", or <directory>/PG_<sysid>. */
+extern char *shuffle_root(void);
+
+/*
+ * Directory of a storage for writing: checks the root (missing, not writable, another
+ * cluster's: error with hint), creates what is missing with the data directory's modes
+ * and syncs new directories and their parents.  Absolute path, palloc'd.
+ */
+extern char *shuffle_storage_prepare(const ShuffleStorage *storage);
+
+/* The same path for a root that a segment row remembers; creates nothing. */
+extern char *shuffle_storage_dir(const char *root, const ShuffleStorage *storage);
+
+/* "<full xid>-<subxact>-<nonce>" in fixed-width hex: names of one job's files begin so. */
+extern char *shuffle_job_prefix(FullTransactionId fxid, SubTransactionId subxid, uint64 nonce);
+
+/* Removes every file and directory in dir whose name begins with prefix; LOG on failure. */
+extern void shuffle_unlink_prefix(const char *dir, const char *prefix);
+
+/* Removes a storage's directory and all in it; LOG on failure. */
+extern void shuffle_unlink_storage(const char *dir);
+
+/* File of a partition of a segment; partition is ignored for a log. */
+extern char *shuffle_segment_path(const char *root, const ShuffleStorage *storage,
+								  const char *name, ShfLayoutKind layout, uint32 partition);
+
+extern void shuffle_fsync_dir(const char *path);
+
+/* ------------------------------------------------------------ xact.c */
+
+extern void shuffle_xact_init(void);	/* registers the transaction callbacks */
+
+/*
+ * The leader answers for all files in dir whose name begins with prefix: they are
+ * unlinked when the current subtransaction (or a parent it was merged into) aborts.
+ */
+extern void shuffle_xact_own_files(const char *dir, const char *prefix);
+
+/* ------------------------------------------------------------ sweep.c */
+
+/* Once per session and database, when the first writer prepares a storage: the design's four steps. */
+extern void shuffle_sweep_if_needed(void);
+
+/* ------------------------------------------------------------ catalog.c */
+
+/* One row of shuffle_segment; extents stay in the table until asked for. */
+typedef struct ShuffleSegmentRow
+{
+	ShuffleStorage storage;
+	int32		number;			/* 0 .. SHUFFLE_MAX_SEGMENTS - 1, unique per storage */
+	ShfLayoutKind layout;
+	int32		partitions;
+	char	   *routing;		/* the label text it was written with */
+	char	   *root;
+	char	   *name;			/* file name without ".arrow" / directory name */
+	uint8		id[16];
+	int64		rows;
+	int64		bytes;
+	int64		raw_bytes;
+	int64		blocks;
+	int64		files;
+	int32		nextents;
+	Datum		extents;		/* detoastable bytea, or 0 */
+	bool		rewritten;		/* written by a rewrite: older snapshots must not read the storage */
+} ShuffleSegmentRow;
+
+#define SHUFFLE_MAX_SEGMENTS	(1 << 20)	/* per storage, see tid in shuffle.h */
+
+/* Oid of an object of ours by name, in the extension's schema; error if the extension is missing. */
+extern Oid	shuffle_catalog_relid(const char *name);
+extern bool shuffle_extension_exists(void);
+
+/*
+ * Publishes a segment: draws a number, inserts the row with the current command id.
+ * The caller does CommandCounterIncrement.
+ */
+extern void shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents);
+
+/*
+ * Segments of a storage visible to snapshot, by number, in the current context.
+ * Raises ERRCODE_T_R_SERIALIZATION_FAILURE when a rewrite that snapshot does not see made the storage.
+ */
+extern List *shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot snapshot);
+
+/* One segment, or NULL. */
+extern ShuffleSegmentRow *shuffle_catalog_segment(const ShuffleStorage *storage, int32 number,
+												  Snapshot snapshot);
+
+/* All extents, by partition and offset; palloc'd (huge allowed). */
+extern ShfExtent *shuffle_catalog_extents(const ShuffleSegmentRow *row);
+
+/* Those of one partition, found by binary search over slices of the stored value. */
+extern ShfExtent *shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition,
+													int *nextents);
+
+/* Deletes the rows of a storage; true if there were any. roots: distinct roots they named. */
+extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
+
+/* ------------------------------------------------------------ writer.c */
+
+typedef struct ShuffleWriter ShuffleWriter;
+
+/* What one writing process needs to know, whoever it is; no catalog behind it. */
+typedef struct ShuffleWriteSpec
+{
+	TupleDesc	desc;			/* of the target table */
+	const ShuffleOptions *options;
+	const char *path;			/* directory, "/", job prefix, "-", writer number in hex */
+	uint32		writer;			/* number of this writer in its job */
+	int			memory_limit_kb;
+	int			block_rows;
+	int			block_bytes;
+	int			block_min_rows;
+	int			write_buffer_kb;
+	bool		sync;
+} ShuffleWriteSpec;
+
+/* Fills the settings part of a spec from the current settings. */
+extern void shuffle_write_spec_settings(ShuffleWriteSpec *spec);
+
+/*
+ * A writer in a memory context: a reset callback of cxt closes descriptors and frees
+ * engine memory, so that error and early end need no further care.
+ */
+extern ShuffleWriter *shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt);
+
+/* Routes and stores one row; values indexed by attribute number - 1. */
+extern void shuffle_writer_put(ShuffleWriter *writer, const Datum *values, const bool *isnull);
+
+/* Completes the files.  The array lives as long as the writer. */
+extern const ShfSegment *shuffle_writer_end(ShuffleWriter *writer, int *nsegments);
+
+/* ------------------------------------------------------------ job.c, sink.c, query.c, target.c: write.h */
+
+/* ------------------------------------------------------------ scan.c */
+
+/*
+ * TIDs: 47 bits = segment number (20) and row number (27), the low 15 bits + 1 in the
+ * offset, the rest in the block number, so that offsets are never 0.
+ */
+static inline void
+shuffle_tid_encode(ItemPointer tid, int32 segment, uint64 row)
+{
+	uint64		v = ((uint64) segment << 27) | row;
+
+	ItemPointerSet(tid, (BlockNumber) (v >> 15), (OffsetNumber) ((v & 0x7FFF) + 1));
+}
+
+static inline void
+shuffle_tid_decode(ItemPointer tid, int32 *segment, uint64 *row)
+{
+	uint64		v = ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 15) |
+		(uint64) (ItemPointerGetOffsetNumberNoCheck(tid) - 1);
+
+	*segment = (int32) (v >> 27);
+	*row = v & ((UINT64CONST(1) << 27) - 1);
+}
+
+/*
+ * Reads blocks of a list of segments one after the other: the one reader under the
+ * sequential scan, shuffle_read, shuffle_fetch, ANALYZE and TID fetch.
+ * (read_state.c; opaque)
+ */
+typedef struct ShuffleReadState ShuffleReadState;
+
+/* ------------------------------------------------------------ slot.c */
+
+extern const TupleTableSlotOps ShuffleSlotOps;
+
+/* ------------------------------------------------------------ tableam.c */
+
+/* Is this relation one of our tables?  Error naming it if not. */
+extern void shuffle_require_table(Relation rel);
+extern bool shuffle_is_table(Relation rel);
+
+#endif							/* SHUFFLE_H */
