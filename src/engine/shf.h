@@ -152,6 +152,9 @@ extern ShfCode shf_schema_check(const ShfSchema *schema, ShfError *err);
 /* Same fields, recursively, with the same field metadata?  Schema-level metadata is not compared. */
 extern bool shf_schema_equal(const ShfSchema *a, const ShfSchema *b);
 
+/* Is this well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF)? */
+extern bool shf_utf8_valid(const void *data, size_t len);
+
 /* Value of a metadata key, or NULL. */
 extern const char *shf_meta_get(const ShfMeta *meta, int nmeta, const char *key);
 
