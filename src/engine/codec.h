@@ -20,6 +20,9 @@ extern void shf_compressor_free(ShfCompressor *c);
 /* Bytes of state that a compressor of this codec holds at its most. */
 extern size_t shf_compressor_memory(ShfCodec codec);
 
+/* Bytes of state held now; never more than shf_compressor_memory(). */
+extern size_t shf_compressor_held(const ShfCompressor *c);
+
 /* Is this codec and level valid?  The message lists the valid range. */
 extern ShfCode shf_codec_check(ShfCodec codec, ShfError *err);
 
@@ -53,6 +56,7 @@ extern ShfCode shf_compress_stream(ShfCompressor *c, const void *src, size_t len
 typedef struct ShfDecompressor ShfDecompressor;
 extern ShfCode shf_decompressor_create(ShfDecompressor **d, ShfError *err);
 extern void shf_decompressor_free(ShfDecompressor *d);
+extern size_t shf_decompressor_held(const ShfDecompressor *d);	/* bytes of state */
 extern ShfCode shf_decompress_frame(ShfDecompressor *d, ShfCodecKind kind,
 									const void *src, size_t len,
 									void *dst, size_t raw_len, ShfError *err);

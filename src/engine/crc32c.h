@@ -12,6 +12,9 @@
 /* CRC of the bytes so far (0 for none) continued over data: crc("123456789") = 0xE3069283. */
 extern uint32_t shf_crc32c(uint32_t crc, const void *data, size_t len);
 
+/* The same from the tables only, whatever the processor has (for tests). */
+extern uint32_t shf_crc32c_portable(uint32_t crc, const void *data, size_t len);
+
 /* CRC of A followed by B, from crc(A), crc(B) and the length of B. */
 extern uint32_t shf_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b);
 
