@@ -28,4 +28,16 @@ typedef Oid RelFileNumber;
 #define RelFileNumberIsValid(n) OidIsValid(n)
 #endif
 
+/* 18 spells it pg_noreturn, in front. */
+#ifndef pg_attribute_noreturn
+#define pg_attribute_noreturn() __attribute__((noreturn))
+#endif
+
+/* Extensions name themselves since 18 (pg_get_loaded_modules). */
+#if PG_VERSION_NUM >= 180000
+#define SHUFFLE_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "shuffle_ext", .version = "1.0")
+#else
+#define SHUFFLE_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
 #endif							/* SHUFFLE_COMPAT_H */

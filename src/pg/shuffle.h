@@ -24,6 +24,7 @@
 
 #define SHUFFLE_EXTENSION	"shuffle_ext"
 #define SHUFFLE_AM			"shuffle"	/* access method, label provider is "shuffle_ext" */
+#define SHUFFLE_MAX_KEYS	32			/* as many as a partition key of the server has */
 
 /* ------------------------------------------------------------ module.c */
 
@@ -35,8 +36,16 @@ extern int	shuffle_setting_block_rows;
 extern int	shuffle_setting_block_bytes;
 extern int	shuffle_setting_block_min_rows;
 extern int	shuffle_setting_write_buffer_kb;
-extern char *shuffle_setting_directory;
+extern char *shuffle_setting_directory; /* "" = pg_shuffle in the data directory */
 extern bool shuffle_setting_sync;
+
+/*
+ * Values become text and text becomes values, in files and in labels, under fixed
+ * settings whatever the session's are: between these two.  An error in between needs no
+ * care.  Allowed in parallel workers.
+ */
+extern int	shuffle_text_settings_begin(void);
+extern void shuffle_text_settings_end(int nestlevel);
 
 /* ------------------------------------------------------------ error.c */
 
@@ -98,8 +107,22 @@ extern const char *shuffle_types_name(ShuffleTypes types);
 /* One partition, single, the settings' codec, arrow types: a table without a label. */
 extern void shuffle_options_default(ShuffleOptions *options);
 
-/* Ranges that need no catalog: partitions against layout, keys against method, bounds count. */
+/*
+ * Ranges that need no catalog: partitions against layout, keys against method, bounds
+ * count (none: to be estimated).  For options as a user gave them, before the estimate.
+ */
 extern void shuffle_options_check(const ShuffleOptions *options);
+
+/*
+ * Options as text: a table's label, or with attnums, which adds the attribute numbers of
+ * the keys, the routing that a segment remembers.  Reading a label leaves keys NULL, only
+ * nkeys is known.  Raises on anything that shuffle_options_format() does not write.
+ */
+extern char *shuffle_options_format(const ShuffleOptions *options, bool attnums);
+extern ShuffleOptions *shuffle_options_parse(const char *text);
+
+/* Do both send every row to the same partition?  Codec, types and layout do not matter. */
+extern bool shuffle_options_same_routing(const ShuffleOptions *a, const ShuffleOptions *b);
 
 /* ------------------------------------------------------------ label.c */
 
@@ -111,7 +134,10 @@ extern void shuffle_label_init(void);	/* registers the provider */
  */
 extern ShuffleOptions *shuffle_options_of(Relation rel);
 
-/* Stores them as labels of an existing table, replacing what was there; no emptiness check. */
+/*
+ * Stores them as labels of a table, replacing what was there; no emptiness check.  The
+ * pg_class row must be visible; ends with a CommandCounterIncrement.
+ */
 extern void shuffle_options_store(Oid relid, const ShuffleOptions *options);
 
 /* ------------------------------------------------------------ route.c */
@@ -130,6 +156,13 @@ extern ShuffleRouter *shuffle_router_create(const ShuffleOptions *options, Tuple
 extern uint32 shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull);
 
 /* ------------------------------------------------------------ bounds.c */
+
+/*
+ * Bounds as the user typed them, under the session's settings, become the text that is
+ * stored and that routers read under fixed settings.  Errors name the position of a bound
+ * that does not parse or is not above the one before.  keys must be resolved.
+ */
+extern void shuffle_bounds_normalize(ShuffleOptions *options, TupleDesc desc);
 
 /*
  * Range cut points for options->partitions from statistics or a sample of the query's
