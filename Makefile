@@ -55,8 +55,11 @@ PG_OBJS = \
 
 OBJS = $(ENGINE_OBJS) $(PG_OBJS)
 
-REGRESS =
+REGRESS := $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
 REGRESS_OPTS = --load-extension=shuffle_ext
+
+ISOLATION := $(sort $(patsubst test/isolation/specs/%.spec,%,$(wildcard test/isolation/specs/*.spec)))
+ISOLATION_OPTS = --load-extension=shuffle_ext --inputdir=test/isolation
 
 PG_CFLAGS = -std=gnu11 -O2 -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
 	-Wno-sign-compare -Wno-missing-field-initializers -Wno-cast-function-type

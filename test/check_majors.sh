@@ -1,0 +1,52 @@
+#!/bin/bash
+# check_majors.sh [RELEASE:MAJOR ...]: runs check.sh on other PostgreSQL majors.
+#
+# Each in a Debian of its own: debootstrap makes it in a temporary directory, check.sh
+# runs in it by chroot, in name spaces of its own, so that no process and no mount
+# outlives the run.  Default: trixie:17 testing:18.  Needs root.
+. "$(dirname "$0")/lib.sh"
+
+[ "$(id -u)" = 0 ] || die "needs root (debootstrap, chroot)"
+[ $# -gt 0 ] || set -- trixie:17 testing:18
+SUITES=${SUITES:-compile,regress,isolation,tap}
+
+need_packages debootstrap util-linux
+make_work
+# shellcheck disable=SC2016 # apt expands
+SITE=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 2>/dev/null | head -n 1)
+PASSED=0 FAILED=0 SKIPPED=0
+for pair; do
+  release=${pair%%:*} major=${pair##*:}
+  root=$WORK/$release
+  title "PostgreSQL $major on Debian $release"
+  if ! debootstrap --variant=minbase "$release" "$root" "${SITE:-http://deb.debian.org/debian/}" \
+    >"$WORK/log/debootstrap_$release" 2>&1; then
+    tail -n 5 "$WORK/log/debootstrap_$release"
+    say "FAIL  no Debian $release could be set up"
+    FAILED=$((FAILED + 1))
+    continue
+  fi
+  # what the machine needs to reach its package mirror, the chroot needs too
+  grep -ls '^ *Acquire' /etc/apt/apt.conf.d/* /etc/apt/apt.conf |
+    xargs -r -I{} cp {} "$root/etc/apt/apt.conf.d/" || true
+  mkdir -p "$root/shuffle_ext" "$root/dev/shm"
+  chmod 1777 "$root/dev/shm"
+  tar -C "$TOP" --exclude=./.git -cf - . | tar -C "$root/shuffle_ext" --no-same-owner -xf -
+  unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" \
+    chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root CI="${CI:-}" \
+    PG_MAJOR="$major" NO_COLOR="$([ -n "$BOLD" ] || echo 1)" \
+    bash /shuffle_ext/test/check.sh --only "$SUITES" </dev/null |& tee "$WORK/log/$release" || true
+  line=$(tail -n 1 "$WORK/log/$release")
+  if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
+    PASSED=$((PASSED + BASH_REMATCH[1]))
+    FAILED=$((FAILED + BASH_REMATCH[2]))
+    SKIPPED=$((SKIPPED + ${BASH_REMATCH[4]:-0}))
+  else
+    say "FAIL  check.sh on Debian $release ended early"
+    FAILED=$((FAILED + 1))
+  fi
+  rm -rf "$root"
+done
+say
+say "$PASSED passed, $FAILED failed$([ "$SKIPPED" = 0 ] || printf ', %d skipped' "$SKIPPED")"
+[ "$FAILED" = 0 ]
