@@ -15,7 +15,8 @@ ENGINE_OBJS = \
 	src/engine/decode.o \
 	src/engine/encode.o \
 	src/engine/error.o \
-	src/engine/flatbuf.o \
+	src/engine/flatbuf_build.o \
+	src/engine/flatbuf_parse.o \
 	src/engine/output.o \
 	src/engine/output_log.o \
 	src/engine/output_parts.o \

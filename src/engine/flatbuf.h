@@ -12,6 +12,10 @@
 
 #include "shf.h"
 
+/* What an Arrow IPC file begins with (then two zero bytes) and ends with. */
+#define SHF_MAGIC			"ARROW1"
+#define SHF_MAGIC_BYTES		6
+
 /* Growable malloc memory; zero it to begin, free() data at the end. */
 typedef struct ShfBuffer
 {

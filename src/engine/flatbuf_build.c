@@ -1,0 +1,477 @@
+/*
+ * flatbuf_build.c
+ *	  Builds the flatbuffers of Schema messages and file footers.
+ *
+ * Written front to back: a table first, then what it points to, because offsets in
+ * flatbuffers must be positive.  Positions are relative to the flatbuffer's start,
+ * which lies at a multiple of 8 in the file.  Every verifier wants a scalar or a
+ * struct element at a multiple of its size, so tables start at 4 mod 8 with their
+ * 8-byte fields first, and vectors of structs have their length at 4 mod 8.
+ *
+ * Nothing but the input decides the bytes: verification builds them again.
+ */
+#include "flatbuf.h"
+
+#include <stdlib.h>
+
+#include "flatbuf_tables.h"
+
+#define FB_MAX_SLOTS	8
+#define FB_MAX_VTABLES	32
+
+typedef struct FbBuilder
+{
+	ShfBuffer *out;
+	size_t base;				/* where the flatbuffer starts in out */
+	ShfCode code;				/* first failure; from then on nothing is written */
+	ShfError *err;
+
+	/* Vtables written so far, for sharing; equal ones exist once. */
+	int nvtables;
+	struct
+	{
+		size_t pos;
+		int nslots;
+		uint16_t words[2 + FB_MAX_SLOTS];
+	} vtables[FB_MAX_VTABLES];
+} FbBuilder;
+
+/* A table on its way: slots by number, absent while size is 0. */
+typedef struct FbTable
+{
+	int nslots;
+	struct
+	{
+		uint8_t size;
+		uint64_t value;
+		size_t pos;				/* of the field, once the table is written */
+	} slot[FB_MAX_SLOTS];
+} FbTable;
+
+ShfCode
+shf_buffer_reserve(ShfBuffer *buf, size_t more, ShfError *err)
+{
+	size_t cap = buf->cap > 0 ? buf->cap : 1024;
+	uint8_t *data;
+
+	if (more <= buf->cap - buf->len)
+		return SHF_OK;
+	if (more > SIZE_MAX / 2 - buf->len)
+		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a buffer of %zu bytes", more);
+	while (cap - buf->len < more)
+		cap *= 2;
+	data = realloc(buf->data, cap);
+	if (data == NULL)
+		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a buffer of %zu bytes", cap);
+	buf->data = data;
+	buf->cap = cap;
+	return SHF_OK;
+}
+
+/* ---------------------------------------------------------------- primitives */
+
+static size_t
+fb_pos(const FbBuilder *b)
+{
+	return b->out->len - b->base;
+}
+
+static void
+fb_append(FbBuilder *b, const void *data, size_t len)
+{
+	if (b->code != SHF_OK)
+		return;
+	b->code = shf_buffer_reserve(b->out, len, b->err);
+	if (b->code != SHF_OK)
+		return;
+	if (len > 0)
+		memcpy(b->out->data + b->out->len, data, len);
+	b->out->len += len;
+}
+
+static void
+fb_append_u32(FbBuilder *b, uint32_t v)
+{
+	fb_append(b, &v, 4);
+}
+
+/* Zero bytes until the position is `residue` modulo `align` (a power of two). */
+static void
+fb_pad(FbBuilder *b, size_t align, size_t residue)
+{
+	static const uint8_t zeros[8];
+
+	fb_append(b, zeros, (residue - fb_pos(b)) & (align - 1));
+}
+
+static void
+fb_set(FbTable *t, int slot, int size, uint64_t value)
+{
+	t->slot[slot].size = (uint8_t) size;
+	t->slot[slot].value = value;
+	if (t->nslots <= slot)
+		t->nslots = slot + 1;
+}
+
+/* An offset field: to be patched with fb_point() when its target is about to be written. */
+static void
+fb_set_offset(FbTable *t, int slot)
+{
+	fb_set(t, slot, 4, 0);
+}
+
+/* Makes the offset at pos point here. */
+static void
+fb_point(FbBuilder *b, size_t pos)
+{
+	uint32_t offset = (uint32_t) (fb_pos(b) - pos);
+
+	if (b->code == SHF_OK)
+		memcpy(b->out->data + b->base + pos, &offset, 4);
+}
+
+/* Position of an equal vtable, written now if there is none. */
+static size_t
+fb_vtable(FbBuilder *b, const uint16_t *words, int nslots)
+{
+	size_t bytes = sizeof(uint16_t) * (size_t) (2 + nslots);
+	size_t pos;
+
+	for (int i = 0; i < b->nvtables; i++)
+	{
+		if (b->vtables[i].nslots == nslots && memcmp(b->vtables[i].words, words, bytes) == 0)
+			return b->vtables[i].pos;
+	}
+	fb_pad(b, 2, 0);
+	pos = fb_pos(b);
+	fb_append(b, words, bytes);
+	if (b->nvtables < FB_MAX_VTABLES)
+	{
+		b->vtables[b->nvtables].pos = pos;
+		b->vtables[b->nvtables].nslots = nslots;
+		memcpy(b->vtables[b->nvtables].words, words, bytes);
+		b->nvtables++;
+	}
+	return pos;
+}
+
+/*
+ * Writes the table, pointing the offset at ref here, and notes where its fields are.
+ * Fields go by size, largest first, which aligns them without gaps.
+ */
+static void
+fb_table(FbBuilder *b, size_t ref, FbTable *t)
+{
+	uint16_t words[2 + FB_MAX_SLOTS] = {0};
+	uint8_t fields[8 * FB_MAX_SLOTS];
+	size_t at = 4;
+	size_t vtable;
+	size_t pos;
+	int32_t back;
+
+	for (int size = 8; size >= 1; size /= 2)
+	{
+		for (int i = 0; i < t->nslots; i++)
+		{
+			if (t->slot[i].size != size)
+				continue;
+			words[2 + i] = (uint16_t) at;
+			memcpy(fields + at - 4, &t->slot[i].value, (size_t) size);
+			at += (size_t) size;
+		}
+	}
+	words[0] = (uint16_t) (sizeof(uint16_t) * (size_t) (2 + t->nslots));
+	words[1] = (uint16_t) at;
+
+	vtable = fb_vtable(b, words, t->nslots);
+	fb_pad(b, 8, 4);
+	pos = fb_pos(b);
+	fb_point(b, ref);
+	back = (int32_t) (pos - vtable);
+	fb_append(b, &back, 4);
+	fb_append(b, fields, at - 4);
+	for (int i = 0; i < t->nslots; i++)
+		t->slot[i].pos = pos + words[2 + i];
+}
+
+static void
+fb_string(FbBuilder *b, size_t ref, const char *s)
+{
+	size_t len = strlen(s);
+
+	fb_pad(b, 4, 0);
+	fb_point(b, ref);
+	fb_append_u32(b, (uint32_t) len);
+	fb_append(b, s, len + 1);
+}
+
+/* A vector of n offsets, all to be patched; returns the position of the first. */
+static size_t
+fb_offsets(FbBuilder *b, size_t ref, size_t n)
+{
+	size_t first;
+
+	fb_pad(b, 4, 0);
+	fb_point(b, ref);
+	fb_append_u32(b, (uint32_t) n);
+	first = fb_pos(b);
+	for (size_t i = 0; i < n; i++)
+		fb_append_u32(b, 0);
+	return first;
+}
+
+/* A root offset, to be patched. */
+static size_t
+fb_root(FbBuilder *b)
+{
+	size_t pos = fb_pos(b);
+
+	fb_append_u32(b, 0);
+	return pos;
+}
+
+static ShfCode
+fb_finish(FbBuilder *b)
+{
+	fb_pad(b, 8, 0);
+	if (b->code == SHF_OK && fb_pos(b) > INT32_MAX - 64)
+		return shf_error(b->err, SHF_ERR_LIMIT,
+						 "schema or footer of %zu bytes is larger than Arrow files allow",
+						 fb_pos(b));
+	return b->code;
+}
+
+/* ---------------------------------------------------------------- schema */
+
+static void
+build_meta(FbBuilder *b, size_t ref, const ShfMeta *meta, int nmeta)
+{
+	size_t first = fb_offsets(b, ref, (size_t) nmeta);
+
+	for (int i = 0; i < nmeta; i++)
+	{
+		FbTable t = {0};
+
+		fb_set_offset(&t, FB_KEYVALUE_KEY);
+		fb_set_offset(&t, FB_KEYVALUE_VALUE);
+		fb_table(b, first + 4 * (size_t) i, &t);
+		fb_string(b, t.slot[FB_KEYVALUE_KEY].pos, meta[i].key);
+		fb_string(b, t.slot[FB_KEYVALUE_VALUE].pos, meta[i].value);
+	}
+}
+
+static void
+set_int(FbTable *t, int bits, bool is_signed)
+{
+	fb_set(t, FB_INT_BITWIDTH, 4, (uint64_t) bits);
+	if (is_signed)
+		fb_set(t, FB_INT_SIGNED, 1, 1);
+}
+
+/* The type table of a field: its union member and its fields as in Schema.fbs. */
+static uint8_t
+type_table(const ShfField *f, FbTable *t)
+{
+	switch (f->kind)
+	{
+		case SHF_BOOL:
+			return FB_TYPE_BOOL;
+		case SHF_INT8:
+			set_int(t, 8, true);
+			return FB_TYPE_INT;
+		case SHF_INT16:
+			set_int(t, 16, true);
+			return FB_TYPE_INT;
+		case SHF_INT32:
+			set_int(t, 32, true);
+			return FB_TYPE_INT;
+		case SHF_INT64:
+			set_int(t, 64, true);
+			return FB_TYPE_INT;
+		case SHF_UINT32:
+			set_int(t, 32, false);
+			return FB_TYPE_INT;
+		case SHF_FLOAT32:
+			fb_set(t, FB_FLOAT_PRECISION, 2, FB_FLOAT_SINGLE);
+			return FB_TYPE_FLOAT;
+		case SHF_FLOAT64:
+			fb_set(t, FB_FLOAT_PRECISION, 2, FB_FLOAT_DOUBLE);
+			return FB_TYPE_FLOAT;
+		case SHF_DECIMAL128:
+			fb_set(t, FB_DECIMAL_PRECISION, 4, (uint64_t) f->precision);
+			fb_set(t, FB_DECIMAL_SCALE, 4, (uint64_t) f->scale);
+			fb_set(t, FB_DECIMAL_BITWIDTH, 4, 128);
+			return FB_TYPE_DECIMAL;
+		case SHF_DATE32:
+			fb_set(t, FB_DATE_UNIT, 2, FB_DATE_DAY);
+			return FB_TYPE_DATE;
+		case SHF_TIME64_US:
+			fb_set(t, FB_TIME_UNIT, 2, FB_UNIT_MICROSECOND);
+			fb_set(t, FB_TIME_BITWIDTH, 4, 64);
+			return FB_TYPE_TIME;
+		case SHF_TIMESTAMP_US:
+		case SHF_TIMESTAMPTZ_US:
+			fb_set(t, FB_TIMESTAMP_UNIT, 2, FB_UNIT_MICROSECOND);
+			if (f->kind == SHF_TIMESTAMPTZ_US)
+				fb_set_offset(t, FB_TIMESTAMP_ZONE);
+			return FB_TYPE_TIMESTAMP;
+		case SHF_INTERVAL_MDN:
+			fb_set(t, FB_INTERVAL_UNIT, 2, FB_INTERVAL_MONTH_DAY_NANO);
+			return FB_TYPE_INTERVAL;
+		case SHF_UTF8:
+			return FB_TYPE_UTF8;
+		case SHF_BINARY:
+			return FB_TYPE_BINARY;
+		case SHF_FIXED_BINARY:
+			fb_set(t, FB_FIXED_WIDTH, 4, (uint64_t) f->width);
+			return FB_TYPE_FIXED_BINARY;
+		case SHF_LIST:
+			return FB_TYPE_LIST;
+		case SHF_STRUCT:
+			return FB_TYPE_STRUCT;
+		case SHF_NKINDS:
+			break;
+	}
+	return FB_TYPE_NONE;		/* shf_schema_check() lets none through */
+}
+
+/* A vector of Field tables; depth is bounded by shf_schema_check(). */
+static void
+build_fields(FbBuilder *b, size_t ref, const ShfField *fields, int nfields)
+{
+	size_t first = fb_offsets(b, ref, (size_t) nfields);
+
+	for (int i = 0; i < nfields; i++)
+	{
+		const ShfField *f = &fields[i];
+		FbTable field = {0};
+		FbTable type = {0};
+		uint8_t member = type_table(f, &type);
+
+		fb_set_offset(&field, FB_FIELD_NAME);
+		if (f->nullable)
+			fb_set(&field, FB_FIELD_NULLABLE, 1, 1);
+		fb_set(&field, FB_FIELD_TYPE_TYPE, 1, member);
+		fb_set_offset(&field, FB_FIELD_TYPE);
+		/* Older readers insist on a children vector, also on an empty one. */
+		fb_set_offset(&field, FB_FIELD_CHILDREN);
+		if (f->nmeta > 0)
+			fb_set_offset(&field, FB_FIELD_METADATA);
+
+		fb_table(b, first + 4 * (size_t) i, &field);
+		fb_string(b, field.slot[FB_FIELD_NAME].pos, f->name);
+		fb_table(b, field.slot[FB_FIELD_TYPE].pos, &type);
+		if (f->kind == SHF_TIMESTAMPTZ_US)
+			fb_string(b, type.slot[FB_TIMESTAMP_ZONE].pos, FB_ZONE_UTC);
+		build_fields(b, field.slot[FB_FIELD_CHILDREN].pos, f->children, f->nchildren);
+		if (f->nmeta > 0)
+			build_meta(b, field.slot[FB_FIELD_METADATA].pos, f->meta, f->nmeta);
+	}
+}
+
+static void
+build_schema(FbBuilder *b, size_t ref, const ShfSchema *schema)
+{
+	FbTable t = {0};
+
+	fb_set_offset(&t, FB_SCHEMA_FIELDS);
+	if (schema->nmeta > 0)
+		fb_set_offset(&t, FB_SCHEMA_METADATA);
+	fb_table(b, ref, &t);
+	build_fields(b, t.slot[FB_SCHEMA_FIELDS].pos, schema->fields, schema->nfields);
+	if (schema->nmeta > 0)
+		build_meta(b, t.slot[FB_SCHEMA_METADATA].pos, schema->meta, schema->nmeta);
+}
+
+/* ---------------------------------------------------------------- interface */
+
+ShfCode
+shf_schema_message(ShfBuffer *out, const ShfSchema *schema, ShfError *err)
+{
+	static const uint8_t prefix[8] = {0xFF, 0xFF, 0xFF, 0xFF};
+	FbBuilder b = {.out = out, .err = err};
+	FbTable t = {0};
+	size_t root;
+	int32_t len;
+	ShfCode code = shf_schema_check(schema, err);
+
+	if (code != SHF_OK)
+		return code;
+	fb_append(&b, prefix, sizeof(prefix));
+	b.base = out->len;
+	root = fb_root(&b);
+
+	/* bodyLength is 0, its default, and left out. */
+	fb_set(&t, FB_MESSAGE_VERSION, 2, FB_VERSION_V5);
+	fb_set(&t, FB_MESSAGE_HEADER_TYPE, 1, FB_HEADER_SCHEMA);
+	fb_set_offset(&t, FB_MESSAGE_HEADER);
+	fb_table(&b, root, &t);
+	build_schema(&b, t.slot[FB_MESSAGE_HEADER].pos, schema);
+
+	code = fb_finish(&b);
+	if (code != SHF_OK)
+		return code;
+	len = (int32_t) fb_pos(&b);
+	memcpy(out->data + b.base - 4, &len, 4);
+	return SHF_OK;
+}
+
+ShfCode
+shf_footer(ShfBuffer *out, const ShfSchema *schema, const ShfBlockPos *blocks, size_t nblocks,
+		   ShfError *err)
+{
+	FbBuilder b = {.out = out, .base = out->len, .err = err};
+	FbTable t = {0};
+	size_t root;
+	int32_t len;
+	ShfCode code = shf_schema_check(schema, err);
+
+	if (code != SHF_OK)
+		return code;
+	if (nblocks > INT32_MAX / sizeof(ShfBlockPos))
+		return shf_error(err, SHF_ERR_LIMIT, "%zu blocks are more than an Arrow file can hold",
+						 nblocks);
+	root = fb_root(&b);
+	fb_set(&t, FB_FOOTER_VERSION, 2, FB_VERSION_V5);
+	fb_set_offset(&t, FB_FOOTER_SCHEMA);
+	fb_set_offset(&t, FB_FOOTER_DICTIONARIES);
+	fb_set_offset(&t, FB_FOOTER_BATCHES);
+	fb_table(&b, root, &t);
+
+	/* No dictionaries, but readers expect the vector. */
+	fb_pad(&b, 8, 4);
+	fb_point(&b, t.slot[FB_FOOTER_DICTIONARIES].pos);
+	fb_append_u32(&b, 0);
+
+	fb_pad(&b, 8, 4);
+	fb_point(&b, t.slot[FB_FOOTER_BATCHES].pos);
+	fb_append_u32(&b, (uint32_t) nblocks);
+	fb_append(&b, blocks, nblocks * sizeof(ShfBlockPos));
+
+	build_schema(&b, t.slot[FB_FOOTER_SCHEMA].pos, schema);
+	code = fb_finish(&b);
+	if (code != SHF_OK)
+		return code;
+	len = (int32_t) fb_pos(&b);
+	fb_append(&b, &len, 4);
+	fb_append(&b, SHF_MAGIC, SHF_MAGIC_BYTES);
+	return b.code;
+}
+
+const uint8_t shf_stream_end[8] = {0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0};
+
+ShfCode
+shf_stream_schema(const ShfSchema *schema, void **message, size_t *len, ShfError *err)
+{
+	ShfBuffer buf = {0};
+	ShfCode code = shf_schema_message(&buf, schema, err);
+
+	if (code != SHF_OK)
+	{
+		free(buf.data);
+		return code;
+	}
+	*message = buf.data;
+	*len = buf.len;
+	return SHF_OK;
+}
