@@ -285,7 +285,10 @@ suite_majors() {
 }
 
 prepare
-build_and_install
+title "build"
+say "PostgreSQL $PG_MAJOR"
+verdict "make, PostgreSQL $PG_MAJOR" build
+[ "$FAILED" = 0 ] || { finish || exit 1; }
 for suite in $SUITES; do
   if wanted "$suite"; then "suite_$suite"; fi
 done

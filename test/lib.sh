@@ -176,11 +176,15 @@ prepare() {
     -cf - . | tar -C "$BUILD" --no-same-owner -xf -
 }
 
+build() {
+  make -C "$BUILD" -j"$(nproc)" PG_CONFIG="$PG_CONFIG" WERROR=1 &&
+    make -C "$BUILD" PG_CONFIG="$PG_CONFIG" install &&
+    own_by_server "$BUILD"
+}
+
 build_and_install() {
   say "building for PostgreSQL $PG_MAJOR"
-  quietly "$WORK/log/build" make -C "$BUILD" -j"$(nproc)" PG_CONFIG="$PG_CONFIG" WERROR=1
-  quietly "$WORK/log/install" make -C "$BUILD" PG_CONFIG="$PG_CONFIG" install
-  own_by_server "$BUILD"
+  quietly "$WORK/log/build" build
 }
 
 # ------------------------------------------------------------------ server

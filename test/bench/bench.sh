@@ -1,0 +1,89 @@
+# shellcheck shell=bash disable=SC2034
+# bench.sh: what write.sh and read.sh share.  Sourced.
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+ROWS=6000000 ROUNDS=5 SCALE=''
+
+bench_usage() {
+  cat <<EOF
+usage: test/bench/$(basename "$0") [--rows N] [--tpch SCALE] [--rounds N] [--keep]
+
+$1
+
+  --rows N       rows of the generated lineitem (default $ROWS)
+  --tpch SCALE   TPC-H data from tpchgen-cli instead
+  --rounds N     rounds; each runs every statement once, medians are reported (default $ROUNDS)
+
+The server has shared_buffers of a quarter of the memory and two processes per query;
+settings in PGBENCH_SETTINGS ("name=value name=value") are added.
+EOF
+}
+
+bench_arguments() {
+  local about=$1
+  shift
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --rows) ROWS=${2//[_,]/} && shift ;;
+      --tpch) SCALE=$2 && shift ;;
+      --rounds) ROUNDS=$2 && shift ;;
+      --keep) KEEP=1 ;;
+      -h | --help)
+        bench_usage "$about"
+        exit 0
+        ;;
+      *)
+        bench_usage "$about" >&2
+        exit 2
+        ;;
+    esac
+    shift
+  done
+}
+
+bench_prepare() {
+  local mb
+  prepare
+  build_and_install
+  mb=$(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 / 4))
+  # shellcheck disable=SC2086 # settings are many words
+  server_start shared_buffers=${mb}MB max_parallel_workers_per_gather=1 max_wal_size=16GB \
+    checkpoint_timeout=1h autovacuum=off ${PGBENCH_SETTINGS:-}
+  say "filling lineitem"
+  if [ -n "$SCALE" ]; then load_tpch "$SCALE"; else load_lineitem "$ROWS"; fi
+  sql -c 'CREATE EXTENSION shuffle_ext'
+  value "SELECT format('PostgreSQL %s, %s cores, lineitem: %s rows, %s', current_setting('server_version'),
+    $(nproc), to_char(count(*), 'FM999,999,999,999'), pg_size_pretty(pg_relation_size('lineitem')))
+    FROM lineitem"
+}
+
+# ms SQL: milliseconds of the last statement.
+ms() { sql -c '\timing on' -c "$1" | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | tail -n 1; }
+
+# sample NAME SQL: times the statement and adds the time to NAME's list.
+sample() { ms "$2" >>"$WORK/times/$1"; }
+
+stat_of() { # NAME: median minimum maximum
+  sort -n "$WORK/times/$1" | awk '{ v[NR] = $1 }
+    END { m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2; print m, v[1], v[NR] }'
+}
+median() { stat_of "$1" | cut -d' ' -f1; }
+
+heading() { printf '\n%-58s %10s %10s %10s\n' "$1" "median ms" min max; }
+row() { # NAME LABEL
+  local m lo hi
+  read -r m lo hi < <(stat_of "$1")
+  printf '%-58s %10.0f %10.0f %10.0f\n' "$2" "$m" "$lo" "$hi"
+}
+
+# target LABEL VALUE LIMIT UNIT: a figure beside what it must not exceed.
+MISSED=0
+target() {
+  local verdict=${GREEN}met$PLAIN
+  awk "BEGIN { exit !($2 <= $3) }" || {
+    verdict=${RED}MISSED$PLAIN
+    MISSED=$((MISSED + 1))
+  }
+  printf '%-58s %10.3f%s  at most %s%s  %s\n' "$1" "$2" "$4" "$3" "$4" "$verdict"
+}
+ratio() { awk "BEGIN { print $1 / $2 }"; }
