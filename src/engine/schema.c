@@ -368,16 +368,17 @@ shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err
 
 	memset(layout, 0, sizeof(*layout));
 	layout->nfields = schema->nfields;
-	layout->null_offset = 8;
+	layout->null_offset = 4;
 	layout->slot = calloc(n > 0 ? n : 1, sizeof(*layout->slot));
 	layout->var = calloc(n > 0 ? n : 1, sizeof(*layout->var));
-	if (layout->slot == NULL || layout->var == NULL)
+	layout->var_slot = calloc(n > 0 ? n : 1, sizeof(*layout->var_slot));
+	if (layout->slot == NULL || layout->var == NULL || layout->var_slot == NULL)
 	{
 		shf_row_layout_release(layout);
 		return out_of_memory(err);
 	}
 
-	at = layout->null_offset + (n + 7) / 8;
+	at = layout->null_offset + (n + 31) / 32 * 4;
 	for (uint64_t align = 1; align <= 8; align *= 2)
 	{
 		for (int i = 0; i < schema->nfields; i++)
@@ -406,7 +407,14 @@ shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err
 	layout->fixed_bytes = (uint32_t) at;
 
 	for (int i = 0; i < schema->nfields; i++)
-		layout->var[i] = shf_kinds[schema->fields[i].kind].width < 0 ? layout->nvar++ : -1;
+	{
+		layout->var[i] = -1;
+		if (shf_kinds[schema->fields[i].kind].width < 0)
+		{
+			layout->var_slot[layout->nvar] = layout->slot[i];
+			layout->var[i] = layout->nvar++;
+		}
+	}
 	return SHF_OK;
 }
 
@@ -415,5 +423,6 @@ shf_row_layout_release(ShfRowLayout *layout)
 {
 	free(layout->slot);
 	free(layout->var);
+	free(layout->var_slot);
 	memset(layout, 0, sizeof(*layout));
 }

@@ -163,17 +163,18 @@ extern void shf_schema_count(const ShfSchema *schema, int *nnodes, int *nbuffers
 
 /*
  * Where things lie in a packed row:
- *	  uint32 partition, uint32 row bytes, null bitmap (bit = 1: NULL), slots, data.
+ *	  uint32 row bytes, null bitmap (bit = 1: NULL; whole uint32 words), slots, data.
  * A variable-width column's slot is {uint32 offset from the row's start, uint32 bytes}.
  */
 typedef struct ShfRowLayout
 {
 	int			nfields;
 	uint32_t	fixed_bytes;	/* header, bitmap and slots; a multiple of 8 */
-	uint32_t	null_offset;	/* 8 */
+	uint32_t	null_offset;	/* 4 */
 	int			nvar;
 	uint32_t   *slot;			/* [nfields] byte offset of the slot in the fixed part */
 	int		   *var;			/* [nfields] index into ShfRow.var, or -1 */
+	uint32_t   *var_slot;		/* [nvar] byte offset of the slot of ShfRow.var[i] */
 } ShfRowLayout;
 
 extern ShfCode shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err);

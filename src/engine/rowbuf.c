@@ -1,0 +1,367 @@
+/*
+ * rowbuf.c
+ *	  Packing, sorting and retaining of rows; see rowbuf.h.
+ */
+#include "rowbuf.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define TAG_UNITS(tag)		((tag) & ((1u << SHF_TAG_UNIT_BITS) - 1))
+#define TAG_PARTITION(tag)	((tag) >> SHF_TAG_UNIT_BITS)
+
+/* Huge pages begin here: a small write must not pay for zeroing one. */
+#define SMALL_PAGES_BYTES	((size_t) 4 << 20)
+
+/* Partition numbers and the one for taken rows must fit into a tag. */
+_Static_assert(SHF_MAX_PARTITIONS < 1 << (32 - SHF_TAG_UNIT_BITS), "partition does not fit a tag");
+
+uint64_t
+shf_packed_bytes(const ShfRowLayout *layout, const ShfRow *row)
+{
+	uint64_t	bytes = layout->fixed_bytes;
+
+	for (int i = 0; i < layout->nvar; i++)
+		bytes += row->var[i].len;
+	return (bytes + 7) & ~UINT64_C(7);
+}
+
+uint64_t
+shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t partitions)
+{
+	return ((uint64_t) partitions + 1) * sizeof(uint32_t) + (uint64_t) layout->nfields / 8 + 4;
+}
+
+ShfCode
+shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
+				size_t region_bytes, ShfError *err)
+{
+	memset(rb, 0, sizeof(*rb));
+	rb->layout = layout;
+	rb->partitions = partitions;
+	rb->null_words = (layout->nfields + 31) / 32;
+	rb->nulls = calloc((size_t) rb->null_words + 1, sizeof(*rb->nulls));
+	rb->counts = calloc((size_t) partitions + 1, sizeof(*rb->counts));
+	rb->region = mmap(NULL, region_bytes + SHF_ROWBUF_SLACK, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (rb->region == MAP_FAILED)
+		rb->region = NULL;
+	rb->region_bytes = region_bytes;
+	if (rb->nulls == NULL || rb->counts == NULL || rb->region == NULL)
+	{
+		shf_rowbuf_release(rb);
+		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a row buffer of %llu bytes",
+						 (unsigned long long) region_bytes);
+	}
+
+	/*
+	 * Rows are gathered in partition order, which is random access: with small pages
+	 * nearly every row of a large arena misses the TLB.  Advice only.
+	 */
+	if (region_bytes > 2 * SMALL_PAGES_BYTES)
+		madvise(rb->region + SMALL_PAGES_BYTES, region_bytes - SMALL_PAGES_BYTES, MADV_HUGEPAGE);
+
+	rb->usable = region_bytes & ~(size_t) 7;
+	rb->tags = (uint32_t *) (rb->region + rb->usable);
+	return SHF_OK;
+}
+
+void
+shf_rowbuf_release(ShfRowBuf *rb)
+{
+	free(rb->nulls);
+	free(rb->counts);
+	if (rb->region != NULL)
+		munmap(rb->region, rb->region_bytes + SHF_ROWBUF_SLACK);
+	memset(rb, 0, sizeof(*rb));
+}
+
+/* memcpy for values that are mostly a few bytes long: no call for up to 32. */
+static inline void
+copy_short(uint8_t *dst, const uint8_t *src, size_t len)
+{
+	if (len > 32)
+		memcpy(dst, src, len);
+	else if (len >= 16)
+	{
+		memcpy(dst, src, 16);
+		memcpy(dst + len - 16, src + len - 16, 16);
+	}
+	else if (len >= 8)
+	{
+		memcpy(dst, src, 8);
+		memcpy(dst + len - 8, src + len - 8, 8);
+	}
+	else if (len >= 4)
+	{
+		memcpy(dst, src, 4);
+		memcpy(dst + len - 4, src + len - 4, 4);
+	}
+	else if (len > 0)
+	{
+		dst[0] = src[0];
+		dst[len / 2] = src[len / 2];
+		dst[len - 1] = src[len - 1];
+	}
+}
+
+bool
+shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, const ShfRow *row, uint32_t bytes)
+{
+	const ShfRowLayout *layout = rb->layout;
+	uint8_t    *dst = rb->region + rb->used;
+	uint32_t	units = bytes / 8;
+	uint32_t	at = layout->fixed_bytes;
+
+	if (rb->used + bytes + SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1) > rb->usable)
+		return false;
+
+	memcpy(row->fixed, &bytes, sizeof(bytes));
+	memcpy(dst, row->fixed, layout->fixed_bytes);
+	if (layout->nvar > 0)
+	{
+		for (int i = 0; i < layout->nvar; i++)
+		{
+			uint32_t	len = (uint32_t) row->var[i].len;
+			uint32_t	slot[2] = {at, len};
+
+			memcpy(dst + layout->var_slot[i], slot, sizeof(slot));
+			copy_short(dst + at, row->var[i].data, len);
+			at += len;
+		}
+		/* Padding is never looked at, but reused pages must not make files differ. */
+		if (at < bytes)
+			memset(dst + at, 0, bytes - at);
+	}
+	for (int i = 0; i < rb->null_words; i++)
+	{
+		uint32_t	word;
+
+		memcpy(&word, row->fixed + layout->null_offset + 4 * i, sizeof(word));
+		rb->nulls[i] |= word;
+	}
+
+	if (units >= 1u << SHF_TAG_UNIT_BITS)
+		units = 0;
+	rb->tags[-1 - (int64_t) rb->nrows] = partition << SHF_TAG_UNIT_BITS | units;
+	rb->counts[partition]++;
+	rb->nrows++;
+	rb->used += bytes;
+	if (bytes > rb->max_row_bytes)
+		rb->max_row_bytes = bytes;
+	return true;
+}
+
+bool
+shf_rowbuf_resize(ShfRowBuf *rb, size_t usable)
+{
+	size_t		tag_bytes = (size_t) rb->nrows * sizeof(uint32_t);
+	uint32_t   *top;
+
+	usable &= ~(size_t) 7;
+	if (usable == rb->usable)
+		return true;
+	if (usable > rb->region_bytes ||
+		rb->used + SHF_ROW_OVERHEAD * (uint64_t) rb->nrows > usable)
+		return false;
+	top = (uint32_t *) (rb->region + usable);
+	memmove(top - rb->nrows, rb->tags - rb->nrows, tag_bytes);
+	if (usable < rb->usable)
+	{
+		/* What lies above now belongs to someone else's share of the limit. */
+		size_t		page = 4096;
+		size_t		from = (usable + page - 1) & ~(page - 1);
+		size_t		to = rb->usable & ~(page - 1);
+
+		if (from < to)
+			madvise(rb->region + from, to - from, MADV_DONTNEED);
+	}
+	rb->tags = top;
+	rb->usable = usable;
+	return true;
+}
+
+static inline uint32_t
+tag_bytes(const ShfRowBuf *rb, uint32_t tag, size_t at)
+{
+	return TAG_UNITS(tag) != 0 ? TAG_UNITS(tag) * 8 : shf_row_bytes(rb->region + at);
+}
+
+/* Bytes of the rows that retain keeps, overhead included. */
+static uint64_t
+retained_bytes(const ShfRowBuf *rb, const ShfRetain *retain)
+{
+	uint64_t	total = 0;
+	size_t		at = 0;
+
+	for (uint32_t i = 0; i < rb->nrows; i++)
+	{
+		uint32_t	tag = rb->tags[-1 - (int64_t) i];
+		uint32_t	p = TAG_PARTITION(tag);
+		uint32_t	bytes = tag_bytes(rb, tag, at);
+
+		if (p != rb->partitions && shf_retained(retain, p, rb->counts[p]))
+			total += bytes + SHF_ROW_OVERHEAD;
+		at += bytes;
+	}
+	return total;
+}
+
+/*
+ * The partitions with most rows leave first: they make the largest blocks, and those
+ * left behind grow over several runs.  Where to cut is estimated with rows of average
+ * size and then checked.
+ */
+ShfRetain
+shf_rowbuf_plan_retain(const ShfRowBuf *rb, uint32_t min_rows, size_t max_bytes)
+{
+	ShfRetain	retain = {0, 0};
+	uint64_t	average;
+	uint64_t	max_rows;
+
+	if (rb->nrows == 0 || min_rows <= 1)
+		return retain;
+	average = rb->used / rb->nrows + SHF_ROW_OVERHEAD;
+	max_rows = max_bytes / average;
+
+	while (max_rows > 0)
+	{
+		uint64_t	histogram[256] = {0};	/* rows of partitions with so many rows */
+		uint64_t	kept = 0;
+		uint32_t	top = min_rows < 256 ? min_rows : 256;
+
+		for (uint32_t p = 0; p < rb->partitions; p++)
+		{
+			uint32_t	n = rb->counts[p];
+
+			if (n < top)
+				histogram[n] += n;
+		}
+		retain.below = 1;
+		retain.upto = 0;
+		while (retain.below < top && kept + histogram[retain.below] <= max_rows)
+			kept += histogram[retain.below++];
+		if (retain.below < top)
+		{
+			/* Only some of the partitions with this many rows can stay. */
+			for (uint32_t p = 0; p < rb->partitions && kept + retain.below <= max_rows; p++)
+			{
+				if (rb->counts[p] == retain.below)
+					kept += retain.below;
+				retain.upto = p + 1;
+			}
+		}
+		if (kept == 0)
+			break;
+		if (retained_bytes(rb, &retain) <= max_bytes)
+			return retain;
+		max_rows = kept / 2;
+	}
+	retain.below = retain.upto = 0;
+	return retain;
+}
+
+const uint32_t *
+shf_rowbuf_sort(ShfRowBuf *rb)
+{
+	uint32_t   *order = rb->tags - 2 * (size_t) rb->nrows;
+	uint32_t   *next = rb->counts;
+	const uint32_t *tags = rb->tags;
+	uint32_t	at = 0;
+	uint32_t	sum = 0;
+	size_t		in_use;
+
+	for (uint32_t p = 0; p <= rb->partitions; p++)
+	{
+		uint32_t	n = next[p];
+
+		next[p] = sum;
+		sum += n;
+	}
+	for (uint32_t i = 0; i < rb->nrows; i++)
+	{
+		uint32_t	tag = *--tags;
+
+		order[next[TAG_PARTITION(tag)]++] = at;
+		at += tag_bytes(rb, tag, (size_t) at * 8) / 8;
+	}
+
+	in_use = rb->used + SHF_ROW_OVERHEAD * (size_t) rb->nrows;
+	if (in_use > rb->touched)
+		rb->touched = in_use;
+	return order;
+}
+
+void
+shf_rowbuf_compact(ShfRowBuf *rb, const ShfRetain *retain)
+{
+	size_t		from = 0;
+	size_t		to = 0;
+	uint32_t	kept = 0;
+
+	if (retain->below == 0)
+	{
+		memset(rb->counts, 0, ((size_t) rb->partitions + 1) * sizeof(*rb->counts));
+		memset(rb->nulls, 0, (size_t) rb->null_words * sizeof(*rb->nulls));
+		rb->nrows = 0;
+		rb->used = 0;
+		rb->max_row_bytes = 0;
+		return;
+	}
+
+	/* Ends back to counts. */
+	for (uint32_t p = rb->partitions; p > 0; p--)
+		rb->counts[p] -= rb->counts[p - 1];
+	rb->counts[rb->partitions] = 0;
+
+	for (uint32_t i = 0; i < rb->nrows; i++)
+	{
+		uint32_t	tag = rb->tags[-1 - (int64_t) i];
+		uint32_t	p = TAG_PARTITION(tag);
+		uint32_t	bytes = tag_bytes(rb, tag, from);
+
+		if (p != rb->partitions && shf_retained(retain, p, rb->counts[p]))
+		{
+			if (to != from)
+				memmove(rb->region + to, rb->region + from, bytes);
+			rb->tags[-1 - (int64_t) kept] = tag;
+			kept++;
+			to += bytes;
+		}
+		from += bytes;
+	}
+	for (uint32_t p = 0; p < rb->partitions; p++)
+	{
+		if (!shf_retained(retain, p, rb->counts[p]))
+			rb->counts[p] = 0;
+	}
+	rb->nrows = kept;
+	rb->used = to;
+}
+
+ShfRows
+shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition)
+{
+	ShfRows		rows = {rb->region, NULL, 0, 0, rb->nulls};
+	uint32_t   *order = rb->tags - 2 * (size_t) rb->nrows;
+	size_t		at = 0;
+
+	rows.order = order;
+	if (rb->counts[partition] == 0)
+		return rows;
+	for (uint32_t i = 0; i < rb->nrows; i++)
+	{
+		uint32_t   *tag = &rb->tags[-1 - (int64_t) i];
+		uint32_t	bytes = tag_bytes(rb, *tag, at);
+
+		if (TAG_PARTITION(*tag) == partition)
+		{
+			order[rows.n++] = (uint32_t) (at / 8);
+			*tag = rb->partitions << SHF_TAG_UNIT_BITS | TAG_UNITS(*tag);
+		}
+		at += bytes;
+	}
+	rb->counts[partition] = 0;
+	rb->counts[rb->partitions] += rows.n;
+	return rows;
+}

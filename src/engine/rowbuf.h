@@ -1,0 +1,129 @@
+/*
+ * rowbuf.h
+ *	  The row buffer: packed rows of all partitions in one arena, sorted by partition
+ *	  when it is full.
+ *
+ * One anonymous mapping holds everything that grows with the rows:
+ *
+ *	  | rows, in order of arrival ->      ... free ...      <- order | <- tags |
+ *	  0                             used                                    usable
+ *
+ * A row is packed as ShfRowLayout says and padded to 8 bytes.  Its tag, a uint32,
+ * holds its partition and its length, so that the counting sort reads 4 bytes per row
+ * instead of a cache line.  The order array, one uint32 per row (offset in units of 8
+ * bytes), is filled by the sort; append keeps its room free.  Pages are touched as
+ * rows come and not before.
+ *
+ * A row buffer belongs to one thread at a time; a second one can be filled while this
+ * one is drained.
+ */
+#ifndef SHF_ROWBUF_H
+#define SHF_ROWBUF_H
+
+#include "shf.h"
+
+#define SHF_TAG_UNIT_BITS	12	/* 8-byte units of the row; 0: see the row itself */
+#define SHF_ROW_OVERHEAD	8	/* tag and order entry */
+
+/* Bytes a reader of the last value may look at behind it (see encode.c). */
+#define SHF_ROWBUF_SLACK	64
+
+typedef struct ShfRowBuf
+{
+	const ShfRowLayout *layout;
+	uint32_t	partitions;
+	int			null_words;
+	uint32_t   *nulls;			/* OR of the null bitmaps of all rows */
+
+	uint8_t    *region;
+	size_t		region_bytes;	/* mapped, SHF_ROWBUF_SLACK apart */
+	size_t		usable;			/* a multiple of 8 */
+	size_t		used;
+	size_t		touched;		/* most bytes ever in use, in region and counts */
+	uint32_t	nrows;
+	uint32_t	max_row_bytes;
+	uint32_t   *tags;			/* tag of row i is tags[-1 - i] */
+
+	/*
+	 * Rows per partition; after shf_rowbuf_sort() the end of each partition in the
+	 * order array.  Entry [partitions] collects rows that were taken out early.
+	 */
+	uint32_t   *counts;
+} ShfRowBuf;
+
+/* Consecutive entries of a sorted order array. */
+typedef struct ShfRows
+{
+	const uint8_t *arena;
+	const uint32_t *order;		/* offsets from arena in units of 8 bytes */
+	uint32_t	n;
+	uint32_t	ahead;			/* valid entries behind them, for prefetching */
+	const uint32_t *nulls;		/* a clear bit: no row has a NULL in this column */
+} ShfRows;
+
+/* Which partitions keep their rows for the next run: fewer than "below", or exactly
+ * that many and a number under "upto". */
+typedef struct ShfRetain
+{
+	uint32_t	below;
+	uint32_t	upto;
+} ShfRetain;
+
+static inline bool
+shf_retained(const ShfRetain *retain, uint32_t partition, uint32_t rows)
+{
+	return rows < retain->below || (rows == retain->below && partition < retain->upto);
+}
+
+static inline const uint8_t *
+shf_row_at(const uint8_t *arena, uint32_t order)
+{
+	return arena + (size_t) order * 8;
+}
+
+static inline uint32_t
+shf_row_bytes(const uint8_t *row)
+{
+	uint32_t	bytes;
+
+	memcpy(&bytes, row, sizeof(bytes));
+	return bytes;
+}
+
+/* Bytes of the packed form, padding included; may exceed what a row buffer takes. */
+extern uint64_t shf_packed_bytes(const ShfRowLayout *layout, const ShfRow *row);
+
+/* layout must outlive the buffer; region_bytes: rows and SHF_ROW_OVERHEAD for each. */
+extern ShfCode shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
+							   size_t region_bytes, ShfError *err);
+extern void shf_rowbuf_release(ShfRowBuf *rb);
+
+/* Memory beside the region: counts and bitmap. */
+extern uint64_t shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t partitions);
+
+/* Copies the row, bytes long when packed; false when there is no room. */
+extern bool shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, const ShfRow *row,
+							  uint32_t bytes);
+
+/* Changes how much of the region may be used; false when the rows do not fit. */
+extern bool shf_rowbuf_resize(ShfRowBuf *rb, size_t usable);
+
+/*
+ * Chooses the partitions with fewer than min_rows rows that may stay, so that rows
+ * and their overhead take at most max_bytes.  Those with fewest rows stay first.
+ */
+extern ShfRetain shf_rowbuf_plan_retain(const ShfRowBuf *rb, uint32_t min_rows, size_t max_bytes);
+
+/* Stable counting sort.  Afterwards counts[p] is the end of partition p in the result. */
+extern const uint32_t *shf_rowbuf_sort(ShfRowBuf *rb);
+
+/* Undoes a sort: drops all rows that retain does not keep and moves the others together. */
+extern void shf_rowbuf_compact(ShfRowBuf *rb, const ShfRetain *retain);
+
+/*
+ * Lists the rows of one partition and takes them out of the buffer: their bytes stay
+ * until the next compaction, the list until the next append.
+ */
+extern ShfRows shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition);
+
+#endif
