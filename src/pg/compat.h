@@ -33,6 +33,17 @@ typedef Oid RelFileNumber;
 #define pg_attribute_noreturn() __attribute__((noreturn))
 #endif
 
+/* 18 has no execute_once: it finds out by itself. */
+#if PG_VERSION_NUM >= 180000
+#define ExecutorRunOnce(desc) ExecutorRun(desc, ForwardScanDirection, 0)
+#else
+#define ExecutorRunOnce(desc) ExecutorRun(desc, ForwardScanDirection, 0, true)
+#endif
+
+#if PG_VERSION_NUM < 160000
+#define mod_since_analyze changes_since_analyze
+#endif
+
 /* Extensions name themselves since 18 (pg_get_loaded_modules). */
 #if PG_VERSION_NUM >= 180000
 #define SHUFFLE_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "shuffle_ext", .version = "1.0")
