@@ -57,11 +57,19 @@ bench_prepare() {
     FROM lineitem"
 }
 
-# ms SQL: milliseconds of the last statement.
-ms() { sql -c '\timing on' -c "$1" | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | tail -n 1; }
+# ms SQL...: runs statements in one session; milliseconds of the last.
+ms() {
+  local arguments=() statement
+  for statement; do arguments+=(-c "$statement"); done
+  sql -c '\timing on' "${arguments[@]}" | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | tail -n 1
+}
 
-# sample NAME SQL: times the statement and adds the time to NAME's list.
-sample() { ms "$2" >>"$WORK/times/$1"; }
+# sample NAME SQL...: as ms, into NAME's list.
+sample() {
+  local name=$1
+  shift
+  ms "$@" >>"$WORK/times/$name"
+}
 
 stat_of() { # NAME: median minimum maximum
   sort -n "$WORK/times/$1" | awk '{ v[NR] = $1 }

@@ -15,23 +15,23 @@ same="SELECT count(*), sum(l_quantity), sum(hashtext(l_comment)::bigint) FROM"
 [ "$(value "$same lineitem")" = "$(value "$same p200")" ] || die "p200 is not lineitem"
 [ "$(value "$same lineitem")" = "$(value "$same p100000")" ] || die "p100000 is not lineitem"
 
-serial='SET max_parallel_workers_per_gather = 0; SET jit = off;'
+serial=('SET max_parallel_workers_per_gather = 0' 'SET jit = off')
 for ((round = 0; round <= ROUNDS; round++)); do
   [ $round != 1 ] || rm -f "$WORK"/times/* # round 0 warms up
-  sample heap "$serial SELECT $COUNTS FROM lineitem"
-  sample table "$serial SELECT $COUNTS FROM p200"
-  sample heap_one "$serial SELECT count(l_orderkey) FROM lineitem"
-  sample table_one "$serial SELECT count(l_orderkey) FROM p200"
-  sample heap_rows "$serial SELECT count(*) FROM lineitem"
-  sample table_rows "$serial SELECT count(*) FROM p200"
+  sample heap "${serial[@]}" "SELECT $COUNTS FROM lineitem"
+  sample table "${serial[@]}" "SELECT $COUNTS FROM p200"
+  sample heap_one "${serial[@]}" "SELECT count(l_orderkey) FROM lineitem"
+  sample table_one "${serial[@]}" "SELECT count(l_orderkey) FROM p200"
+  sample heap_rows "${serial[@]}" "SELECT count(*) FROM lineitem"
+  sample table_rows "${serial[@]}" "SELECT count(*) FROM p200"
   sample heap_parallel "SELECT $COUNTS FROM lineitem"
   sample table_parallel "SELECT $COUNTS FROM p200"
-  sample read_200 "$serial SELECT $COUNTS FROM shuffle_read(NULL::p200, 7)"
+  sample read_200 "${serial[@]}" "SELECT $COUNTS FROM shuffle_read(NULL::p200, 7)"
   # the session is warm: the first statement loads the library and the catalog caches
-  sample read_100000 "$serial SELECT $COUNTS FROM shuffle_read(NULL::p100000, 70707);
-    SELECT $COUNTS FROM shuffle_read(NULL::p100000, $((round * 7919 + 1)))"
-  sample fetch_100000 "$serial SELECT count(*) FROM shuffle_fetch('p100000', 70707);
-    SELECT count(*) FROM shuffle_fetch('p100000', $((round * 7919 + 1)))"
+  sample read_100000 "${serial[@]}" "SELECT $COUNTS FROM shuffle_read(NULL::p100000, 70707)" \
+    "SELECT $COUNTS FROM shuffle_read(NULL::p100000, $((round * 7919 + 1)))"
+  sample fetch_100000 "${serial[@]}" "SELECT count(*) FROM shuffle_fetch('p100000', 70707)" \
+    "SELECT count(*) FROM shuffle_fetch('p100000', $((round * 7919 + 1)))"
 done
 
 heading "$ROUNDS rounds"

@@ -10,11 +10,13 @@ own_by_server "$WORK/files"
 LAST=$(value "SELECT attname FROM pg_attribute WHERE attrelid = 'lineitem'::regclass
   ORDER BY attnum DESC LIMIT 1")
 
-# write SYNC PARTITIONS [QUERY]
+# write PARTITIONS [QUERY]
 write() {
-  echo "SET shuffle_ext.sync = $1; SELECT count(*) FROM shuffle_write(
-    '${3:-SELECT * FROM lineitem}', 'target', partitions => $2, keys => '{1}', codec => 'lz4')"
+  echo "SELECT count(*) FROM shuffle_write('${2:-SELECT * FROM lineitem}', 'target',
+    partitions => $1, keys => '{1}', codec => 'lz4')"
 }
+OFF='SET shuffle_ext.sync = off'
+
 drop_target() { sql -c 'DROP TABLE target'; }
 
 value 'SELECT count(*) FROM lineitem' >/dev/null # warm
@@ -23,12 +25,12 @@ for ((round = 0; round <= ROUNDS; round++)); do
   sample copy "COPY lineitem TO '$WORK/files/copy.bin' (FORMAT binary)"
   rm -f "$WORK/files/copy.bin"
   sample scan "SELECT count($LAST) FROM lineitem"
-  sample write_off "$(write off 200)"
+  sample write_off "$OFF" "$(write 200)"
   bytes_200=$(value "SELECT shuffle_size('target')")
   drop_target
-  sample write_on "$(write on 200)"
+  sample write_on "$(write 200)"
   drop_target
-  sample write_8000 "$(write off 8000)"
+  sample write_8000 "$OFF" "$(write 8000)"
   bytes_8000=$(value "SELECT shuffle_size('target')")
   drop_target
 done
@@ -59,16 +61,16 @@ peak() {
   target "RssAnon, $1" "$mb" "$limit" " MB"
 }
 say
-peak "200 partitions" "$(write off 200)"
+peak "200 partitions" "$(write 200)"
 drop_target
 peak "200 partitions, ten times the rows" \
-  "$(write off 200 'SELECT l.* FROM lineitem l, generate_series(1, 10)')"
+  "$(write 200 'SELECT l.* FROM lineitem l, generate_series(1, 10)')"
 drop_target
-peak "100000 partitions" "$(write off 100000)"
+peak "100000 partitions" "$(write 100000)"
 drop_target
 sql -c "DO \$\$ BEGIN EXECUTE 'CREATE TABLE wide AS SELECT ' ||
   (SELECT string_agg(format('(i + %s) %% 1000 AS c%s', n, n), ',') FROM generate_series(1, 1600) n) ||
   ' FROM generate_series(1, 100000) i'; END \$\$"
-peak "1600 columns" "$(write off 200 'TABLE wide')"
+peak "1600 columns" "$(write 200 'TABLE wide')"
 drop_target
 exit $((MISSED > 0))
