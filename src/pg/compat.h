@@ -13,6 +13,12 @@
 #error "shuffle_ext needs PostgreSQL 15 or later"
 #endif
 
+/* The library is built with hidden visibility, for which 15 makes no provision. */
+#if PG_VERSION_NUM < 160000
+#undef PGDLLEXPORT
+#define PGDLLEXPORT __attribute__((visibility("default")))
+#endif
+
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
 #include "varatt.h"
