@@ -1,0 +1,109 @@
+/*
+ * reader.h
+ *	  Inside of the reader: a block in memory and a file to read blocks from.
+ */
+#ifndef SHF_READER_H
+#define SHF_READER_H
+
+#include "codec.h"
+#include "flatbuf.h"
+
+/* One Arrow node (column or nested child) of the schema, depth first. */
+typedef struct ShfNode
+{
+	const ShfField *field;
+	ShfColumn *column;
+	int parent;					/* index of the parent node, or -1 */
+	int first_buffer;
+	int nbuffers;
+} ShfNode;
+
+/* What a top-level column's buffers are decompressed into; grows only. */
+typedef struct ShfSlab
+{
+	uint8_t *data;
+	size_t cap;
+} ShfSlab;
+
+struct ShfBatch
+{
+	ShfSchema schema;
+	int nnodes;
+	int nbuffers;
+	ShfNode *nodes;				/* [nnodes] */
+	ShfColumn *columns;			/* [nnodes]: top level first, children of a node together */
+	int *first_node;			/* [nfields + 1] node of each top-level column */
+	bool *decoded;				/* [nfields] */
+	ShfSlab *slabs;				/* [nfields] */
+	ShfDecompressor *decompressor;
+	size_t fixed_memory;		/* of everything above but slabs and decompressor */
+
+	/* The block; message is NULL while there is none. */
+	char *name;					/* its file, for messages */
+	uint64_t offset;			/* its place there */
+	const uint8_t *message;		/* buffer, or the reader's memory */
+	size_t message_bytes;
+	size_t metadata_bytes;		/* with the 8-byte prefix */
+	ShfBatchHeader header;
+	uint8_t *buffer;
+	size_t buffer_cap;
+};
+
+struct ShfReader
+{
+	char *name;
+	int fd;						/* -1: memory */
+	const uint8_t *memory;
+	uint64_t size;
+	ShfSchema schema;
+	size_t schema_bytes;		/* of the leading schema message, prefix included */
+
+	/* The last piece read ahead: serves prefixes, headers and small blocks. */
+	uint8_t *window;
+	size_t window_cap;
+	uint64_t window_at;
+	size_t window_len;
+	size_t ahead;				/* bytes to read at least, by the size of the last block */
+};
+
+/* A file begins with the magic and two zero bytes; the schema message follows. */
+#define SHF_FILE_HEADER_BYTES	8
+
+/* ------------------------------------------------------------ reader.c */
+
+/*
+ * Bytes offset .. offset + len - 1 of the file, in *data until the next call.  what
+ * says in messages what was expected there.
+ */
+extern ShfCode shf_reader_bytes(ShfReader *r, uint64_t offset, size_t len, const char *what,
+								const uint8_t **data, ShfError *err);
+
+/* shf_reader_block() for any partition. */
+extern ShfCode shf_reader_any_block(ShfReader *r, ShfBatch *batch, uint64_t offset,
+									uint64_t limit, ShfError *err);
+
+/* ------------------------------------------------------------ decode.c */
+
+/* Makes room for a message of need bytes, keeping the first keep bytes. */
+extern ShfCode shf_batch_reserve(ShfBatch *batch, size_t need, size_t keep, ShfError *err);
+
+/* Drops the block that the batch holds. */
+extern void shf_batch_clear(ShfBatch *batch);
+
+/* Checks nodes and buffers of the message just read against the schema. */
+extern ShfCode shf_batch_check(ShfBatch *batch, ShfError *err);
+
+/* Where buffer i lies in the body, once checked. */
+extern void shf_batch_buffer(const ShfBatch *batch, int i, uint64_t *offset, uint64_t *len);
+
+/* "block at byte N of file "F" is damaged: ..." */
+extern ShfCode shf_batch_corrupt(const ShfBatch *batch, ShfError *err, const char *fmt,...)
+			__attribute__((format(printf, 3, 4)));
+
+/* ------------------------------------------------------------ verify.c */
+
+/* shf_verify_file() of a file that is open. */
+extern ShfCode shf_verify_reader(ShfReader *reader, const uint8_t *id, const ShfExtent *extents,
+								 uint32_t nextents, ShfError *err);
+
+#endif							/* SHF_READER_H */
