@@ -51,6 +51,7 @@ PG_OBJS = \
 	src/pg/typemap.o \
 	src/pg/unpack.o \
 	src/pg/write.o \
+	src/pg/write_args.o \
 	src/pg/writer.o \
 	src/pg/xact.o
 

@@ -57,4 +57,9 @@ typedef Oid RelFileNumber;
 #define SHUFFLE_MODULE_MAGIC PG_MODULE_MAGIC
 #endif
 
+/* 16 has one ownership check for all kinds of objects. */
+#if PG_VERSION_NUM >= 160000
+#define pg_class_ownercheck(relid, roleid) object_ownercheck(RelationRelationId, relid, roleid)
+#endif
+
 #endif							/* SHUFFLE_COMPAT_H */

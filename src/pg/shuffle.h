@@ -362,6 +362,9 @@ extern void shuffle_writer_put(ShuffleWriter *writer, const Datum *values, const
 /* Completes the files.  The array lives as long as the writer. */
 extern const ShfSegment *shuffle_writer_end(ShuffleWriter *writer, int *nsegments);
 
+/* Frees the writer and all its memory before its context does. */
+extern void shuffle_writer_free(ShuffleWriter *writer);
+
 /* ------------------------------------------------------------ job.c, sink.c, query.c, target.c: write.h */
 
 /* ------------------------------------------------------------ scan.c */

@@ -1,0 +1,219 @@
+/*
+ * job.c
+ *	  What the processes of one shuffle_write() call share: the job.
+ *
+ * The leader puts everything a writer must know into a dynamic shared memory segment.
+ * The sink gets its handle and a random secret as its first argument, so that no path
+ * and no option ever comes from SQL: a call with made-up bytes finds no segment, or one
+ * with another magic, another secret or another leader.  Writers copy what they need and
+ * let go of the segment at once; only the counter of writers is shared while they run.
+ *
+ * The secret is not the nonce in the names of the files: those anybody may see.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/dsm.h"
+#include "storage/proc.h"
+#include "storage/shm_toc.h"
+#include "utils/memutils.h"
+
+#include "write.h"
+
+#define JOB_MAGIC		UINT64CONST(0x53484655464a4f42)
+
+/* Keys of the table of contents. */
+#define KEY_FIXED		1
+#define KEY_DESC		2
+#define KEY_OPTIONS		3
+#define KEY_KEYS		4
+#define KEY_PATH		5
+#define KEY_RELNAME		6
+#define KEY_ATTNUMS		7
+#define KEY_NOTNULL		8
+#define NKEYS			8
+
+typedef struct JobFixed
+{
+	uint64		secret;
+	int			leader;			/* process id */
+	pg_atomic_uint32 writers;	/* next writer number */
+	ShuffleWriteSpec spec;		/* scalars only: its pointers mean nothing here */
+	int			nargs;
+} JobFixed;
+
+struct ShuffleJobHandle
+{
+	dsm_segment *segment;
+	uint64		secret;
+};
+
+/* The sink's first argument: 12 bytes. */
+typedef struct JobArgument
+{
+	uint32		handle;
+	uint32		secret[2];
+} JobArgument;
+
+static void *
+toc_put(shm_toc *toc, uint64 key, const void *data, Size size)
+{
+	void	   *place = shm_toc_allocate(toc, Max(size, 1));
+
+	if (size > 0)
+		memcpy(place, data, size);
+	shm_toc_insert(toc, key, place);
+	return place;
+}
+
+ShuffleJobHandle *
+shuffle_job_create(const ShuffleJob *job)
+{
+	const ShuffleOptions *options = job->spec.options;
+	ShuffleJobHandle *handle = palloc(sizeof(ShuffleJobHandle));
+	char	   *text = shuffle_options_format(options, false);
+	Size		desc_size = TupleDescSize(job->spec.desc);
+	JobFixed	fixed;
+	JobFixed   *shared;
+	shm_toc_estimator e;
+	shm_toc    *toc;
+	TupleDesc	desc;
+	Size		size;
+
+	if (!pg_strong_random(&handle->secret, sizeof(handle->secret)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random number")));
+
+	shm_toc_initialize_estimator(&e);
+	shm_toc_estimate_chunk(&e, sizeof(JobFixed));
+	shm_toc_estimate_chunk(&e, desc_size);
+	shm_toc_estimate_chunk(&e, strlen(text) + 1);
+	shm_toc_estimate_chunk(&e, sizeof(AttrNumber) * Max(options->nkeys, 1));
+	shm_toc_estimate_chunk(&e, strlen(job->spec.path) + 1);
+	shm_toc_estimate_chunk(&e, strlen(job->relname) + 1);
+	shm_toc_estimate_chunk(&e, sizeof(AttrNumber) * Max(job->nargs, 1));
+	shm_toc_estimate_chunk(&e, sizeof(bool) * Max(job->nargs, 1));
+	shm_toc_estimate_keys(&e, NKEYS);
+	size = shm_toc_estimate(&e);
+
+	handle->segment = dsm_create(size, 0);
+	toc = shm_toc_create(JOB_MAGIC, dsm_segment_address(handle->segment), size);
+
+	memset(&fixed, 0, sizeof(fixed));
+	fixed.secret = handle->secret;
+	fixed.leader = MyProcPid;
+	fixed.spec = job->spec;
+	fixed.nargs = job->nargs;
+	shared = toc_put(toc, KEY_FIXED, &fixed, sizeof(fixed));
+	pg_atomic_init_u32(&shared->writers, 0);
+
+	desc = shm_toc_allocate(toc, desc_size);
+	TupleDescCopy(desc, job->spec.desc);
+	shm_toc_insert(toc, KEY_DESC, desc);
+
+	toc_put(toc, KEY_OPTIONS, text, strlen(text) + 1);
+	toc_put(toc, KEY_KEYS, options->keys, sizeof(AttrNumber) * options->nkeys);
+	toc_put(toc, KEY_PATH, job->spec.path, strlen(job->spec.path) + 1);
+	toc_put(toc, KEY_RELNAME, job->relname, strlen(job->relname) + 1);
+	toc_put(toc, KEY_ATTNUMS, job->attnums, sizeof(AttrNumber) * job->nargs);
+	toc_put(toc, KEY_NOTNULL, job->notnull, sizeof(bool) * job->nargs);
+	return handle;
+}
+
+bytea *
+shuffle_job_argument(const ShuffleJobHandle *handle)
+{
+	bytea	   *result = palloc(VARHDRSZ + sizeof(JobArgument));
+	JobArgument argument;
+
+	argument.handle = dsm_segment_handle(handle->segment);
+	memcpy(argument.secret, &handle->secret, sizeof(handle->secret));
+	SET_VARSIZE(result, VARHDRSZ + sizeof(JobArgument));
+	memcpy(VARDATA(result), &argument, sizeof(argument));
+	return result;
+}
+
+void
+shuffle_job_destroy(ShuffleJobHandle *handle)
+{
+	dsm_detach(handle->segment);
+	pfree(handle);
+}
+
+static void
+wrong_call(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("shuffle_sink can only be called by shuffle_write"),
+			 errhint("Use SELECT * FROM shuffle_write(query, target).")));
+}
+
+/* Everything a job names, copied out of shared memory. */
+static ShuffleJob *
+copy_job(shm_toc *toc, JobFixed *fixed)
+{
+	ShuffleJob *job = palloc0(sizeof(ShuffleJob));
+	ShuffleOptions *options = shuffle_options_parse(shm_toc_lookup(toc, KEY_OPTIONS, false));
+
+	options->keys = palloc(sizeof(AttrNumber) * Max(options->nkeys, 1));
+	memcpy(options->keys, shm_toc_lookup(toc, KEY_KEYS, false),
+		   sizeof(AttrNumber) * options->nkeys);
+
+	job->spec = fixed->spec;
+	job->spec.desc = CreateTupleDescCopy(shm_toc_lookup(toc, KEY_DESC, false));
+	job->spec.options = options;
+	job->spec.writer = pg_atomic_fetch_add_u32(&fixed->writers, 1);
+	job->spec.path = psprintf("%s-%x", (char *) shm_toc_lookup(toc, KEY_PATH, false),
+							  job->spec.writer);
+	job->relname = pstrdup(shm_toc_lookup(toc, KEY_RELNAME, false));
+	job->nargs = fixed->nargs;
+	job->attnums = palloc(sizeof(AttrNumber) * Max(job->nargs, 1));
+	memcpy(job->attnums, shm_toc_lookup(toc, KEY_ATTNUMS, false),
+		   sizeof(AttrNumber) * job->nargs);
+	job->notnull = palloc(sizeof(bool) * Max(job->nargs, 1));
+	memcpy(job->notnull, shm_toc_lookup(toc, KEY_NOTNULL, false), sizeof(bool) * job->nargs);
+	return job;
+}
+
+ShuffleJob *
+shuffle_job_open(bytea *argument)
+{
+	JobArgument bytes;
+	uint64		secret;
+	dsm_segment *segment;
+	bool		attached = false;
+	shm_toc    *toc;
+	JobFixed   *fixed;
+	ShuffleJob *job;
+	int			leader;
+
+	if (VARSIZE_ANY_EXHDR(argument) != sizeof(JobArgument))
+		wrong_call();
+	memcpy(&bytes, VARDATA_ANY(argument), sizeof(bytes));
+	memcpy(&secret, bytes.secret, sizeof(secret));
+
+	segment = dsm_find_mapping(bytes.handle);
+	if (segment == NULL)
+	{
+		segment = dsm_attach(bytes.handle);
+		attached = true;
+	}
+	if (segment == NULL || dsm_segment_map_length(segment) < sizeof(JobFixed))
+		wrong_call();
+	toc = shm_toc_attach(JOB_MAGIC, dsm_segment_address(segment));
+	if (toc == NULL)
+		wrong_call();
+	fixed = shm_toc_lookup(toc, KEY_FIXED, false);
+	leader = MyProc->lockGroupLeader != NULL ? MyProc->lockGroupLeader->pid : MyProcPid;
+	if (fixed->secret != secret || fixed->leader != leader)
+		wrong_call();
+
+	job = copy_job(toc, fixed);
+
+	if (attached)
+		dsm_detach(segment);
+	return job;
+}

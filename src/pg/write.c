@@ -1,0 +1,325 @@
+/*
+ * write.c
+ *	  shuffle_write(): one pass over a query into the partitions of a shuffle table.
+ *
+ * See write.h for the steps.  The files belong to the current subtransaction from before
+ * the first one is created; the segments become rows of the catalog after the plan has
+ * ended, when no parallel worker is left, and are visible when the caller's transaction
+ * commits.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "tcop/utility.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "write.h"
+
+PG_FUNCTION_INFO_V1(shuffle_write);
+
+/* A block with fewer rows costs more than its rows do. */
+#define SMALL_BLOCK_ROWS	64
+
+typedef struct PartitionTotals
+{
+	int64		rows;
+	int64		bytes;
+	int64		raw_bytes;
+	int32		blocks;
+	int32		segments;
+} PartitionTotals;
+
+/* What has been written, over all segments. */
+typedef struct WriteTotals
+{
+	int			npartitions;
+	PartitionTotals *partitions;
+	uint64		rows;
+	uint64		blocks;
+	uint64		raw_bytes;
+	int			nwriters;		/* that wrote anything */
+} WriteTotals;
+
+/* Where the files of this call go. */
+typedef struct WritePlace
+{
+	ShuffleStorage storage;
+	char	   *root;
+	char	   *dir;
+	char	   *prefix;
+} WritePlace;
+
+/* Bounds by the query's data where none are known; keys count query columns there. */
+static void
+estimate_bounds(ShuffleOptions *options, const ShuffleQuery *query, const ShuffleTarget *target)
+{
+	ShuffleOptions estimate = *options;
+
+	if (options->method != SHUFFLE_RANGE || options->nbounds > 0 || options->partitions == 1 ||
+		(target->exists && target->args->if_exists == SHUFFLE_IF_EXISTS_APPEND))
+		return;
+
+	if (target->attnums != NULL)
+	{
+		estimate.keys = palloc(sizeof(AttrNumber) * options->nkeys);
+		for (int k = 0; k < options->nkeys; k++)
+		{
+			for (int i = 0; i < query->desc->natts; i++)
+			{
+				if (target->attnums[i] == options->keys[k])
+					estimate.keys[k] = i + 1;
+			}
+		}
+	}
+	shuffle_bounds_estimate(&estimate, copyObject(query->analysed), query->desc);
+	options->nbounds = estimate.nbounds;
+	options->bounds = estimate.bounds;
+}
+
+/*
+ * From here on an abort of this subtransaction removes the files.  Assigns the
+ * transaction id, which cannot be done once workers run.
+ */
+static WritePlace
+prepare_place(Relation rel)
+{
+	FullTransactionId fxid = GetTopFullTransactionId();
+	WritePlace	place;
+	uint64		nonce;
+
+	if (!pg_strong_random(&nonce, sizeof(nonce)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random number")));
+	place.storage = shuffle_storage_of(rel);
+	place.root = shuffle_root();
+	place.dir = shuffle_storage_prepare(&place.storage);
+	place.prefix = shuffle_job_prefix(fxid, GetCurrentSubTransactionId(), nonce);
+	shuffle_xact_own_files(place.dir, place.prefix);
+	return place;
+}
+
+/* Lets the sinks write the query's rows; returns their summary or NULL. */
+static bytea *
+run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *options,
+		const WritePlace *place)
+{
+	TupleDesc	desc = RelationGetDescr(target->dest);
+	TupleDesc	table = RelationGetDescr(target->rel);
+	int			nargs = query->desc->natts;
+	ShuffleJob	job = {0};
+	ShuffleJobHandle *handle;
+	bytea	   *result;
+
+	job.spec.desc = desc;
+	job.spec.options = options;
+	job.spec.path = psprintf("%s/%s", place->dir, place->prefix);
+	shuffle_write_spec_settings(&job.spec);
+	job.relname = RelationGetRelationName(target->rel);
+	job.nargs = nargs;
+	job.attnums = palloc(sizeof(AttrNumber) * Max(nargs, 1));
+	job.notnull = palloc(sizeof(bool) * Max(nargs, 1));
+	for (int i = 0; i < nargs; i++)
+	{
+		job.attnums[i] = target->attnums != NULL ? target->attnums[i] : i + 1;
+		job.notnull[i] = TupleDescAttr(table, job.attnums[i] - 1)->attnotnull;
+	}
+	if (target->exists)
+		shuffle_query_coerce(query, table, job.attnums);
+
+	handle = shuffle_job_create(&job);
+	result = shuffle_query_run(query, shuffle_job_argument(handle), target->args->workers);
+	shuffle_job_destroy(handle);
+
+	if (result != NULL && job.spec.sync)
+		shuffle_fsync_dir(place->dir);
+	return result;
+}
+
+static void
+add_segment(WriteTotals *totals, const ShfSegment *segment)
+{
+	int64		last = -1;
+
+	for (uint32 i = 0; i < segment->nextents; i++)
+	{
+		const ShfExtent *extent = &segment->extents[i];
+		PartitionTotals *partition;
+
+		if (extent->partition >= totals->npartitions)
+			elog(ERROR, "segment has an extent of partition %u of %d", extent->partition,
+				 totals->npartitions);
+		partition = &totals->partitions[extent->partition];
+		partition->rows += extent->rows;
+		partition->bytes += extent->bytes;
+		partition->raw_bytes += extent->raw_bytes;
+		partition->blocks += extent->blocks;
+		if (last != extent->partition)
+			partition->segments++;
+		last = extent->partition;
+	}
+	totals->rows += segment->rows;
+	totals->blocks += segment->blocks;
+	totals->raw_bytes += segment->raw_bytes;
+}
+
+/* One catalog row for each segment, in the caller's transaction. */
+static void
+publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOptions *options,
+				 const WritePlace *place, WriteTotals *totals)
+{
+	char	   *routing = shuffle_options_format(options, true);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shuffle segment",
+												  ALLOCSET_DEFAULT_SIZES);
+	ShuffleSummary summary;
+	Size		position = 0;
+	int64		last_writer = -1;
+
+	if (result == NULL)
+		return;
+	for (;;)
+	{
+		const ShfSegment *segment = &summary.segment;
+		ShuffleSegmentRow row = {0};
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		if (!shuffle_summary_next(result, &position, &summary))
+		{
+			MemoryContextSwitchTo(old);
+			break;
+		}
+		row.storage = place->storage;
+		row.layout = segment->layout;
+		row.partitions = options->partitions;
+		row.routing = routing;
+		row.root = place->root;
+		row.name = psprintf("%s-%x-%u", place->prefix, summary.writer, segment->number);
+		memcpy(row.id, segment->id, sizeof(row.id));
+		row.rows = segment->rows;
+		row.bytes = segment->bytes;
+		row.raw_bytes = segment->raw_bytes;
+		row.blocks = segment->blocks;
+		row.files = segment->files;
+		row.nextents = segment->nextents;
+		row.rewritten = target->transient != NULL;
+
+		if (segment->layout == SHF_LAYOUT_PARTITION_FILES && shuffle_setting_sync)
+			shuffle_fsync_dir(psprintf("%s/%s", place->dir, row.name));
+		shuffle_catalog_insert(&row, segment->extents);
+		add_segment(totals, segment);
+		if (last_writer != summary.writer)
+			totals->nwriters++;
+		last_writer = summary.writer;
+
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
+	}
+	CommandCounterIncrement();
+	MemoryContextDelete(context);
+}
+
+/* Small blocks are the one thing users get wrong silently: say which setting helps. */
+static void
+advise(const WriteTotals *totals)
+{
+	int			used = 0;
+
+	if (totals->blocks == 0 || totals->rows / totals->blocks >= SMALL_BLOCK_ROWS)
+		return;
+	for (int i = 0; i < totals->npartitions; i++)
+		used += totals->partitions[i].blocks > 0;
+
+	ereport(NOTICE,
+			(errmsg("blocks have %.1f rows on average",
+					(double) totals->rows / (double) totals->blocks),
+			 shuffle_setting_block_rows < SMALL_BLOCK_ROWS ?
+			 errhint("Raise \"%s\", now %d.", "shuffle_ext.block_rows",
+					 shuffle_setting_block_rows) :
+			 totals->raw_bytes / totals->blocks >= shuffle_setting_block_bytes / 2 ?
+			 errhint("The rows are wide: raise \"%s\", now %d bytes.", "shuffle_ext.block_bytes",
+					 shuffle_setting_block_bytes) :
+			 totals->rows / ((uint64) used * totals->nwriters) < SMALL_BLOCK_ROWS ?
+			 errhint("There are few rows for so many partitions: use fewer than %d, or fewer workers.",
+					 totals->npartitions) :
+			 errhint("Raise \"%s\", now %d kB, or use fewer partitions.",
+					 "shuffle_ext.memory_limit", shuffle_setting_memory_limit_kb)));
+}
+
+static void
+return_rows(ReturnSetInfo *rsinfo, const WriteTotals *totals)
+{
+	for (int i = 0; i < totals->npartitions; i++)
+	{
+		const PartitionTotals *p = &totals->partitions[i];
+		Datum		values[6];
+		bool		nulls[6] = {0};
+
+		CHECK_FOR_INTERRUPTS();
+		values[0] = Int32GetDatum(i);
+		values[1] = Int64GetDatum(p->rows);
+		values[2] = Int64GetDatum(p->bytes);
+		values[3] = Int64GetDatum(p->raw_bytes);
+		values[4] = Int32GetDatum(p->blocks);
+		values[5] = Int32GetDatum(p->segments);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+}
+
+/*
+ * shuffle_write(query text, target text, partitions int, keys text[], method text,
+ *				 bounds text[], hash text, layout text, codec text, types text,
+ *				 unrepresentable text, if_exists text, workers int)
+ */
+Datum
+shuffle_write(PG_FUNCTION_ARGS)
+{
+	MemoryContext context;
+	MemoryContext old;
+	ShuffleWriteArgs *args;
+	ShuffleQuery *query;
+	ShuffleTarget *target;
+	ShuffleOptions *options;
+	WritePlace	place;
+	WriteTotals totals = {0};
+	bytea	   *result;
+
+	PreventCommandDuringRecovery("shuffle_write()");
+	PreventCommandIfReadOnly("shuffle_write()");
+	PreventCommandIfParallelMode("shuffle_write()");
+	InitMaterializedSRF(fcinfo, 0);
+
+	context = AllocSetContextCreate(CurrentMemoryContext, "shuffle_write",
+									ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+
+	args = shuffle_write_args(fcinfo);
+	query = shuffle_query_parse(args->query, get_func_namespace(fcinfo->flinfo->fn_oid));
+	target = shuffle_target_find(args, query->desc);
+	options = shuffle_write_options(args, query->desc, target);
+	estimate_bounds(options, query, target);
+
+	/* Key types and bounds are checked by making a router, before anything is created. */
+	(void) shuffle_router_create(options, target->exists ? RelationGetDescr(target->rel) :
+								 query->desc, 0);
+
+	shuffle_target_prepare(target, query->desc, options);
+	place = prepare_place(target->dest);
+	result = run_job(query, target, options, &place);
+
+	totals.npartitions = options->partitions;
+	totals.partitions = palloc0(sizeof(PartitionTotals) * (Size) totals.npartitions);
+	publish_segments(result, target, options, &place, &totals);
+	shuffle_target_finish(target, options, totals.rows);
+
+	advise(&totals);
+	return_rows((ReturnSetInfo *) fcinfo->resultinfo, &totals);
+
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return (Datum) 0;
+}

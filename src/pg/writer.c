@@ -1,0 +1,158 @@
+/*
+ * writer.c
+ *	  ShuffleWriter: routing, type conversion and the engine's writer as one thing that
+ *	  lives in a memory context.
+ *
+ * The engine holds malloc memory and raw file descriptors.  Both are given back by a
+ * reset callback of the writer's memory context, which runs on error too, and earlier
+ * than any transaction callback.  The descriptors are accounted with AcquireExternalFD();
+ * the files themselves belong to the leader's transaction (xact.c).
+ */
+#include "postgres.h"
+
+#include "common/file_perm.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "utils/memutils.h"
+
+#include "shuffle.h"
+
+/* Partition files held open at once: enough for a run in partition order. */
+#define WRITER_MAX_OPEN_FILES	256
+
+struct ShuffleWriter
+{
+	ShfWriter  *engine;
+	ShuffleRouter *router;
+	ShuffleTypeMap *map;
+	const ShfRowLayout *layout;
+	int			nfds;			/* descriptors accounted for */
+	MemoryContext context;
+	MemoryContextCallback callback;
+};
+
+static void
+writer_release(void *arg)
+{
+	ShuffleWriter *writer = arg;
+
+	if (writer->engine != NULL)
+		shf_writer_close(writer->engine);
+	writer->engine = NULL;
+	for (; writer->nfds > 0; writer->nfds--)
+		ReleaseExternalFD();
+}
+
+static void
+writer_poll(void *arg)
+{
+	CHECK_FOR_INTERRUPTS();
+}
+
+void
+shuffle_write_spec_settings(ShuffleWriteSpec *spec)
+{
+	spec->memory_limit_kb = shuffle_setting_memory_limit_kb;
+	spec->block_rows = shuffle_setting_block_rows;
+	spec->block_bytes = shuffle_setting_block_bytes;
+	spec->block_min_rows = shuffle_setting_block_min_rows;
+	spec->write_buffer_kb = shuffle_setting_write_buffer_kb;
+	spec->sync = shuffle_setting_sync;
+}
+
+/* Accounts for up to wanted descriptors, at least one. */
+static void
+acquire_descriptors(ShuffleWriter *writer, int wanted)
+{
+	while (writer->nfds < wanted && AcquireExternalFD())
+		writer->nfds++;
+	if (writer->nfds == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("out of file descriptors"),
+				 errhint("Raise max_files_per_process.")));
+}
+
+ShuffleWriter *
+shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
+{
+	const ShuffleOptions *options = spec->options;
+	MemoryContext context = AllocSetContextCreate(cxt, "shuffle writer", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	ShuffleWriter *writer = palloc0(sizeof(ShuffleWriter));
+	ShfWriterOptions engine = {0};
+	const ShfSchema *schema;
+	uint64		needed;
+	ShfError	err;
+
+	writer->context = context;
+	writer->callback.func = writer_release;
+	writer->callback.arg = writer;
+	MemoryContextRegisterResetCallback(context, &writer->callback);
+
+	writer->router = shuffle_router_create(options, spec->desc, spec->writer);
+	writer->map = shuffle_typemap_create(spec->desc, options->types,
+										 options->null_unrepresentable);
+	schema = shuffle_typemap_schema(writer->map);
+
+	acquire_descriptors(writer, options->layout == SHF_LAYOUT_LOG ? 1 :
+						Min(options->partitions, WRITER_MAX_OPEN_FILES));
+
+	engine.partitions = options->partitions;
+	engine.layout = options->layout;
+	engine.codec = options->codec;
+	engine.memory_limit = (uint64) spec->memory_limit_kb * 1024;
+	engine.block_rows = spec->block_rows;
+	engine.block_bytes = spec->block_bytes;
+	engine.block_min_rows = spec->block_min_rows;
+	engine.write_buffer_size = (uint32) spec->write_buffer_kb * 1024;
+	engine.sync = spec->sync;
+	engine.path = spec->path;
+	engine.file_mode = pg_file_create_mode;
+	engine.dir_mode = pg_dir_create_mode;
+	engine.max_open_files = writer->nfds;
+	engine.poll = writer_poll;
+
+	needed = shf_writer_min_memory(schema, &engine);
+	if (needed > engine.memory_limit)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("\"%s\" is too small for this table", "shuffle_ext.memory_limit"),
+				 errdetail("It is %d kB; %d columns in %d partitions need at least " UINT64_FORMAT " kB.",
+						   spec->memory_limit_kb, schema->nfields, options->partitions,
+						   (needed + 1023) / 1024),
+				 errhint("Raise \"%s\", or lower \"%s\" or the number of partitions.",
+						 "shuffle_ext.memory_limit", "shuffle_ext.block_bytes")));
+
+	SHUFFLE_CHECK(shf_writer_open(&writer->engine, schema, &engine, &err), &err);
+	writer->layout = shf_writer_layout(writer->engine);
+
+	MemoryContextSwitchTo(old);
+	return writer;
+}
+
+void
+shuffle_writer_put(ShuffleWriter *writer, const Datum *values, const bool *isnull)
+{
+	uint32		partition = shuffle_route(writer->router, values, isnull);
+	ShfError	err;
+
+	shuffle_pack_row(writer->map, writer->layout, shf_writer_row(writer->engine), values, isnull);
+	SHUFFLE_CHECK(shf_writer_append(writer->engine, partition, &err), &err);
+}
+
+const ShfSegment *
+shuffle_writer_end(ShuffleWriter *writer, int *nsegments)
+{
+	const ShfSegment *segments;
+	ShfError	err;
+
+	SHUFFLE_CHECK(shf_writer_finish(writer->engine, &segments, nsegments, &err), &err);
+	return segments;
+}
+
+void
+shuffle_writer_free(ShuffleWriter *writer)
+{
+	MemoryContextDelete(writer->context);
+}
