@@ -35,7 +35,9 @@ PG_OBJS = \
 	src/pg/fetch.o \
 	src/pg/job.o \
 	src/pg/label.o \
+	src/pg/match.o \
 	src/pg/module.o \
+	src/pg/numeric.o \
 	src/pg/options.o \
 	src/pg/pack.o \
 	src/pg/query.o \
@@ -48,6 +50,7 @@ PG_OBJS = \
 	src/pg/sweep.o \
 	src/pg/tableam.o \
 	src/pg/target.o \
+	src/pg/textio.o \
 	src/pg/typemap.o \
 	src/pg/unpack.o \
 	src/pg/write.o \

@@ -1,0 +1,168 @@
+/*
+ * typemap.h
+ *	  Shared by typemap.c (what becomes what), pack.c (values to Arrow) and unpack.c
+ *	  (Arrow to values).
+ */
+#ifndef SHUFFLE_TYPEMAP_H
+#define SHUFFLE_TYPEMAP_H
+
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "fmgr.h"
+
+#include "numeric.h"
+#include "shuffle.h"
+#include "textio.h"
+
+/*
+ * Representations: how the bits of a Datum and those of an Arrow value correspond.  The
+ * name of each (shuffle_reprs) is part of the file format: field metadata "shuffle:repr".
+ */
+typedef enum ShuffleRepr
+{
+	/* fixed width */
+	SHUFFLE_REPR_BOOL,
+	SHUFFLE_REPR_INT2,
+	SHUFFLE_REPR_INT4,
+	SHUFFLE_REPR_INT8,
+	SHUFFLE_REPR_FLOAT4,
+	SHUFFLE_REPR_FLOAT8,
+	SHUFFLE_REPR_OID,
+	SHUFFLE_REPR_DATE,
+	SHUFFLE_REPR_TIME,
+	SHUFFLE_REPR_TIMESTAMP,
+	SHUFFLE_REPR_TIMESTAMPTZ,
+	SHUFFLE_REPR_INTERVAL,
+	SHUFFLE_REPR_DECIMAL,
+	SHUFFLE_REPR_UUID,
+	SHUFFLE_REPR_BYVAL1,		/* native */
+	SHUFFLE_REPR_BYVAL2,
+	SHUFFLE_REPR_BYVAL4,
+	SHUFFLE_REPR_BYVAL8,
+	SHUFFLE_REPR_FIXED,			/* native, by reference */
+	/* variable width */
+	SHUFFLE_REPR_TEXT,			/* payload of a varlena that holds text */
+	SHUFFLE_REPR_NAME,
+	SHUFFLE_REPR_ENUM,			/* label */
+	SHUFFLE_REPR_JSONB,			/* its text form */
+	SHUFFLE_REPR_OUTPUT,		/* what the output function prints */
+	SHUFFLE_REPR_BYTES,			/* payload of a varlena: bytea; native: all varlenas */
+	SHUFFLE_REPR_CSTRING,		/* native */
+	/* nested */
+	SHUFFLE_REPR_LIST,
+	SHUFFLE_REPR_STRUCT,
+	SHUFFLE_NREPRS
+} ShuffleRepr;
+
+typedef struct ShuffleReprInfo
+{
+	const char *name;
+	ShfKind		kind;
+	int16		typlen;			/* of the types that may use it; 0: any */
+} ShuffleReprInfo;
+
+extern const ShuffleReprInfo shuffle_reprs[SHUFFLE_NREPRS];
+
+/* Keys of field metadata. */
+#define SHUFFLE_META_ATTNUM		"shuffle:attnum"
+#define SHUFFLE_META_REPR		"shuffle:repr"
+#define SHUFFLE_META_TYPE		"pg:type"
+#define SHUFFLE_META_OID		"pg:oid"
+#define SHUFFLE_META_TYPMOD		"pg:typmod"
+#define SHUFFLE_META_ENUM		"pg:enum"	/* "<oid>:<bytes>:<label>", blank-separated */
+
+typedef struct ShuffleLabel
+{
+	Oid			value;
+	const char *label;			/* UTF-8 */
+	size_t		len;
+} ShuffleLabel;
+
+/* Growable memory for nested values. */
+typedef struct ShuffleBuffer
+{
+	char	   *data;
+	size_t		len;
+	size_t		cap;
+} ShuffleBuffer;
+
+/*
+ * One value: a column, an element of an array or a field of a composite.  In a typemap
+ * it says how to pack, in an unpack how to unpack.
+ */
+typedef struct ShuffleNode
+{
+	ShuffleRepr repr;
+	const char *column;			/* name of the top-level column, for messages */
+	AttrNumber	attnum;			/* in its table or composite; 1 for an element */
+	Oid			type;			/* base type of the values */
+	int32		typmod;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	int			width;			/* SHUFFLE_REPR_FIXED: = typlen */
+	ShuffleDecimal decimal;
+
+	/* ENUM: by value when packing, by label when unpacking */
+	int			nlabels;
+	ShuffleLabel *labels;
+
+	/* OUTPUT, JSONB: output function when packing, input function when unpacking */
+	FmgrInfo	io;
+	Oid			ioparam;
+
+	/* LIST: children[0] is the element; elemtype may be a domain over its type */
+	Oid			elemtype;
+
+	/* STRUCT: row type, and one value per attribute */
+	TupleDesc	desc;
+	Datum	   *values;
+	bool	   *isnull;
+	int		   *fields;			/* unpack: child of each attribute, or -1 */
+
+	int			nchildren;
+	struct ShuffleNode *children;
+
+	ShuffleBuffer buf;			/* packing a top-level LIST or STRUCT */
+	bool		short_header;	/* unpacking a varlena: 1-byte headers where they fit */
+} ShuffleNode;
+
+struct ShuffleTypeMap
+{
+	ShuffleTypes types;
+	bool		null_unrepresentable;
+	ShfSchema	schema;
+	int			ncolumns;
+	ShuffleNode *columns;		/* parallel to schema.fields */
+	ShuffleEncoding encoding;
+	int			settings;		/* what the text forms of all columns need together */
+	MemoryContext row_cxt;		/* detoasted values and text forms of the current row */
+};
+
+/* A column of a table that a segment is read into. */
+typedef struct ShuffleUnpackColumn
+{
+	int			field;			/* of the segment's schema, or -1 */
+	ShuffleNode node;
+	int			settings;		/* what its text forms need */
+	char	   *refusal;		/* why it cannot be read, else NULL */
+	char	   *hint;			/* the way out, or NULL */
+} ShuffleUnpackColumn;
+
+struct ShuffleUnpack
+{
+	TupleDesc	desc;			/* our copy, with missing values */
+	ShuffleUnpackColumn *columns;	/* by attribute number - 1 */
+	ShuffleEncoding encoding;
+	MemoryContext scratch_cxt;	/* elements and fields that become parts of values */
+	MemoryContext value_cxt;	/* what an input function leaves behind */
+};
+
+/* The text form of a base type cannot be read back by its input function. */
+extern bool shuffle_type_is_output_only(Oid type);
+
+/* Labels of an enum type as UTF-8, sorted by value. */
+extern ShuffleLabel *shuffle_enum_labels(Oid type, const ShuffleEncoding *encoding, int *nlabels);
+
+#endif							/* SHUFFLE_TYPEMAP_H */
