@@ -38,6 +38,7 @@ PG_OBJS = \
 	src/pg/match.o \
 	src/pg/module.o \
 	src/pg/numeric.o \
+	src/pg/offset_index.o \
 	src/pg/options.o \
 	src/pg/pack.o \
 	src/pg/query.o \

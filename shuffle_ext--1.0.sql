@@ -6,6 +6,62 @@
 --
 -- Catalog: one row per published segment
 --
+-- Keyed by the storage of a relation as pg_class names it (reltablespace, 0 for the
+-- database's default, and relfilenode).  Never dumped: the rows of shuffle tables are.
+--
+CREATE TABLE shuffle_segment (
+	tablespace oid NOT NULL,
+	filenumber oid NOT NULL,
+	number int4 NOT NULL,
+	partitions int4 NOT NULL,
+	id uuid NOT NULL,
+	rows int8 NOT NULL,
+	bytes int8 NOT NULL,
+	raw_bytes int8 NOT NULL,
+	blocks int8 NOT NULL,
+	files int8 NOT NULL,
+	nextents int4 NOT NULL,
+	rewritten bool NOT NULL,
+	layout text NOT NULL,
+	root text NOT NULL,
+	name text NOT NULL,
+	routing text NOT NULL,
+	extents bytea,
+	CONSTRAINT shuffle_segment_pkey PRIMARY KEY (tablespace, filenumber, number)
+) USING heap;
+
+-- Uncompressed, so that one partition's entries can be read by themselves.
+ALTER TABLE shuffle_segment ALTER COLUMN extents SET STORAGE EXTERNAL;
+
+REVOKE ALL ON TABLE shuffle_segment FROM PUBLIC;
+
+COMMENT ON TABLE shuffle_segment IS
+	'published segments of shuffle tables; see the views shuffle_segments and shuffle_index';
+
+-- Segment numbers, taken modulo 2^20 and unique per storage.
+CREATE SEQUENCE shuffle_segment_number CYCLE;
+REVOKE ALL ON SEQUENCE shuffle_segment_number FROM PUBLIC;
+
+-- Keeps replicated and hand-made changes out; the extension's own bypass triggers.
+CREATE FUNCTION shuffle_segment_guard() RETURNS trigger
+	LANGUAGE C AS 'MODULE_PATHNAME';
+REVOKE ALL ON FUNCTION shuffle_segment_guard() FROM PUBLIC;
+
+CREATE TRIGGER shuffle_segment_guard BEFORE INSERT OR UPDATE OR DELETE ON shuffle_segment
+	FOR EACH ROW EXECUTE FUNCTION shuffle_segment_guard();
+ALTER TABLE shuffle_segment ENABLE ALWAYS TRIGGER shuffle_segment_guard;
+
+CREATE TRIGGER shuffle_segment_guard_truncate BEFORE TRUNCATE ON shuffle_segment
+	FOR EACH STATEMENT EXECUTE FUNCTION shuffle_segment_guard();
+ALTER TABLE shuffle_segment ENABLE ALWAYS TRIGGER shuffle_segment_guard_truncate;
+
+-- When leftover files were last looked for.  Unlogged, so that a crash empties it.
+CREATE UNLOGGED TABLE shuffle_sweep_state (
+	swept timestamptz NOT NULL
+) USING heap;
+REVOKE ALL ON TABLE shuffle_sweep_state FROM PUBLIC;
+COMMENT ON TABLE shuffle_sweep_state IS
+	'when leftover segment files were looked for after the last crash';
 
 --
 -- Table access method
@@ -117,7 +173,152 @@ COMMENT ON FUNCTION shuffle_write(text, text, integer, text[], text, text[], tex
 --
 -- Views: the offset index
 --
+-- They show tables whose every row and column the caller may read.  The functions run
+-- with the caller's rights and are safe to call directly.
+--
+CREATE FUNCTION shuffle_expand_extents(
+	extents bytea,
+	OUT partition int4,
+	OUT byte_offset int8,
+	OUT bytes int8,
+	OUT raw_bytes int8,
+	OUT rows int8,
+	OUT blocks int4,
+	OUT first_row int8)
+	RETURNS SETOF record
+	LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION shuffle_expand_extents(bytea) IS
+	'rows of the offset index from their stored form; used by shuffle_index';
+
+CREATE FUNCTION shuffle_partition_totals(
+	relation regclass,
+	OUT partition int4,
+	OUT rows int8,
+	OUT bytes int8,
+	OUT raw_bytes int8,
+	OUT blocks int8,
+	OUT segments int4)
+	RETURNS SETOF record
+	LANGUAGE C STRICT STABLE PARALLEL SAFE
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION shuffle_partition_totals(regclass) IS
+	'totals of each partition of a shuffle table; used by shuffle_partitions';
+
+CREATE VIEW shuffle_segments WITH (security_barrier) AS
+	SELECT c.oid::regclass AS relation,
+		s.number AS segment,
+		s.layout,
+		s.partitions,
+		s.rows,
+		s.bytes,
+		s.raw_bytes,
+		s.blocks,
+		s.nextents AS extents,
+		s.files,
+		s.id,
+		s.routing,
+		s.root || '/' || (SELECT d.oid FROM pg_catalog.pg_database d
+			WHERE d.datname = pg_catalog.current_database())
+			|| '/' || s.tablespace || '_' || s.filenumber || '/' || s.name
+			|| CASE s.layout WHEN 'log' THEN '.arrow' ELSE '' END AS path
+	FROM pg_catalog.pg_class c
+		JOIN @extschema@.shuffle_segment s
+			ON s.tablespace = c.reltablespace AND s.filenumber = c.relfilenode
+	WHERE pg_catalog.has_table_privilege(c.oid, 'SELECT')
+		AND NOT pg_catalog.row_security_active(c.oid);
+
+COMMENT ON VIEW shuffle_segments IS 'segments of shuffle tables: what one process wrote in one transaction';
+COMMENT ON COLUMN shuffle_segments.relation IS 'shuffle table';
+COMMENT ON COLUMN shuffle_segments.segment IS 'number of the segment, unique in the table';
+COMMENT ON COLUMN shuffle_segments.layout IS 'log: one file; partition_files: a directory with one file per partition';
+COMMENT ON COLUMN shuffle_segments.partitions IS 'number of partitions that the rows were routed to';
+COMMENT ON COLUMN shuffle_segments.rows IS 'number of rows';
+COMMENT ON COLUMN shuffle_segments.bytes IS 'size of its files, in bytes';
+COMMENT ON COLUMN shuffle_segments.raw_bytes IS 'size of the Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_segments.blocks IS 'number of Arrow record batches';
+COMMENT ON COLUMN shuffle_segments.extents IS 'number of rows it has in shuffle_index';
+COMMENT ON COLUMN shuffle_segments.files IS 'number of files';
+COMMENT ON COLUMN shuffle_segments.id IS 'segment id, also in the schema metadata of its files';
+COMMENT ON COLUMN shuffle_segments.routing IS 'options that the rows were routed and stored with';
+COMMENT ON COLUMN shuffle_segments.path IS 'its file or directory; a relative path starts in the data directory';
+
+CREATE VIEW shuffle_index WITH (security_barrier) AS
+	SELECT x.relation,
+		x.segment,
+		(x.extent).partition,
+		(x.extent).byte_offset,
+		(x.extent).bytes,
+		(x.extent).raw_bytes,
+		(x.extent).rows,
+		(x.extent).blocks,
+		(x.extent).first_row,
+		CASE x.layout WHEN 'log' THEN x.path
+			ELSE x.path || '/p' || pg_catalog.lpad((x.extent).partition::text, 5, '0') || '.arrow'
+			END AS path
+	FROM (
+		SELECT c.oid::regclass AS relation,
+			s.number AS segment,
+			s.layout,
+			s.root || '/' || (SELECT d.oid FROM pg_catalog.pg_database d
+				WHERE d.datname = pg_catalog.current_database())
+				|| '/' || s.tablespace || '_' || s.filenumber || '/' || s.name
+				|| CASE s.layout WHEN 'log' THEN '.arrow' ELSE '' END AS path,
+			@extschema@.shuffle_expand_extents(s.extents) AS extent
+		FROM pg_catalog.pg_class c
+			JOIN @extschema@.shuffle_segment s
+				ON s.tablespace = c.reltablespace AND s.filenumber = c.relfilenode
+		WHERE pg_catalog.has_table_privilege(c.oid, 'SELECT')
+			AND NOT pg_catalog.row_security_active(c.oid)
+	) x;
+
+COMMENT ON VIEW shuffle_index IS 'offset index: where the blocks of each partition of shuffle tables are';
+COMMENT ON COLUMN shuffle_index.relation IS 'shuffle table';
+COMMENT ON COLUMN shuffle_index.segment IS 'number of the segment, see shuffle_segments';
+COMMENT ON COLUMN shuffle_index.partition IS 'partition, from 0';
+COMMENT ON COLUMN shuffle_index.byte_offset IS 'where the first block''s message begins, in bytes from the start of the file';
+COMMENT ON COLUMN shuffle_index.bytes IS 'size of the blocks'' messages, one after the other, in bytes';
+COMMENT ON COLUMN shuffle_index.raw_bytes IS 'size of the blocks'' Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_index.rows IS 'number of rows';
+COMMENT ON COLUMN shuffle_index.blocks IS 'number of Arrow record batches';
+COMMENT ON COLUMN shuffle_index.first_row IS 'number of the first row in the segment, from 0';
+COMMENT ON COLUMN shuffle_index.path IS 'file; a relative path starts in the data directory';
+
+CREATE VIEW shuffle_partitions WITH (security_barrier) AS
+	SELECT x.relation,
+		(x.total).partition,
+		(x.total).rows,
+		(x.total).bytes,
+		(x.total).raw_bytes,
+		(x.total).blocks,
+		(x.total).segments
+	FROM (
+		SELECT c.oid::regclass AS relation,
+			@extschema@.shuffle_partition_totals(c.oid::regclass) AS total
+		FROM pg_catalog.pg_class c
+		WHERE c.relam = (SELECT a.oid FROM pg_catalog.pg_am a WHERE a.amname = 'shuffle')
+			AND c.relfilenode <> 0
+			AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+			AND NOT pg_catalog.row_security_active(c.oid)
+	) x;
+
+COMMENT ON VIEW shuffle_partitions IS 'totals of each partition of shuffle tables, empty ones included';
+COMMENT ON COLUMN shuffle_partitions.relation IS 'shuffle table';
+COMMENT ON COLUMN shuffle_partitions.partition IS 'partition, from 0';
+COMMENT ON COLUMN shuffle_partitions.rows IS 'number of rows';
+COMMENT ON COLUMN shuffle_partitions.bytes IS 'size of its blocks, in bytes';
+COMMENT ON COLUMN shuffle_partitions.raw_bytes IS 'size of its Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_partitions.blocks IS 'number of Arrow record batches';
+COMMENT ON COLUMN shuffle_partitions.segments IS 'number of segments that have rows of it';
+
+GRANT SELECT ON shuffle_segments, shuffle_index, shuffle_partitions TO PUBLIC;
 
 --
 -- Maintenance
 --
+CREATE FUNCTION shuffle_sweep() RETURNS int8
+	LANGUAGE C VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME';
+REVOKE ALL ON FUNCTION shuffle_sweep() FROM PUBLIC;
+COMMENT ON FUNCTION shuffle_sweep() IS
+	'removes segment files that no table needs, of this database and of dropped ones, and returns how many; a crash leaves such files, and the first write after it removes them';

@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "fmgr.h"
+#include "storage/lock.h"
 #include "utils/rel.h"
 
 #if PG_VERSION_NUM < 150000
@@ -17,13 +19,27 @@
 #if PG_VERSION_NUM < 160000
 #undef PGDLLEXPORT
 #define PGDLLEXPORT __attribute__((visibility("default")))
+
+/* It exports the finfo function only, not the function itself. */
+#undef PG_FUNCTION_INFO_V1
+#define PG_FUNCTION_INFO_V1(funcname) \
+	extern PGDLLEXPORT Datum funcname(PG_FUNCTION_ARGS); \
+	extern PGDLLEXPORT const Pg_finfo_record *CppConcat(pg_finfo_, funcname)(void); \
+	const Pg_finfo_record *CppConcat(pg_finfo_, funcname)(void) \
+	{ \
+		static const Pg_finfo_record my_finfo = {1}; \
+		return &my_finfo; \
+	} \
+	extern int no_such_variable
 #endif
 
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
+#include "utils/relfilenumbermap.h"
 #include "varatt.h"
 #else
 #include "storage/relfilenode.h"
+#include "utils/relfilenodemap.h"
 typedef RelFileNode RelFileLocator;
 typedef Oid RelFileNumber;
 #define rd_locator rd_node
@@ -32,6 +48,11 @@ typedef Oid RelFileNumber;
 #define relNumber relNode
 #define InvalidRelFileNumber InvalidOid
 #define RelFileNumberIsValid(n) OidIsValid(n)
+#define RelidByRelfilenumber RelidByRelfilenode
+#endif
+
+#if PG_VERSION_NUM < 170000
+#define LockHeldByMe(tag, mode, orstronger) LockHeldByMe(tag, mode)
 #endif
 
 /* 18 spells it pg_noreturn, in front. */

@@ -224,7 +224,7 @@ extern void shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum,
 /* What segment rows and files are keyed by; numbers are unique per tablespace only. */
 typedef struct ShuffleStorage
 {
-	Oid			tablespace;		/* never 0: the database's default is resolved */
+	Oid			tablespace;		/* 0: the database's default, as in pg_class.reltablespace */
 	RelFileNumber filenumber;
 } ShuffleStorage;
 

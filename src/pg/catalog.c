@@ -1,0 +1,633 @@
+/*
+ * catalog.c
+ *	  shuffle_segment: one row per published segment.
+ *
+ * MVCC on these rows is the visibility of the rows of shuffle tables: whoever sees the
+ * row sees the segment.  The key is (tablespace, filenumber, number), where the first
+ * two are the relation's storage as pg_class names it and nothing ties a row to a
+ * relation's oid: rewrites swap storages between relations.
+ *
+ * Extents are one bytea of 48-byte ShfExtent entries by partition and offset, stored
+ * out of line and uncompressed, so that a slice of it costs a few toast chunks: one
+ * partition of 100,000 is found by reading a handful of slices.
+ *
+ * Rows are inserted and deleted here only, below the executor, so that neither triggers
+ * (one keeps everybody else's rows out) nor privileges of the current user apply.
+ * Callers hold whatever lock on the relation their operation needs; two writers of one
+ * storage never wait for each other, because each picks a number that no row version in
+ * progress has.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/parallel.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_extension.h"
+#include "commands/sequence.h"
+#include "commands/trigger.h"
+#include "common/pg_prng.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/procarray.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/uuid.h"
+
+#include "catalog.h"
+#include "shuffle.h"
+
+StaticAssertDecl(sizeof(ShfExtent) == 48, "extents are stored as they are");
+
+PG_FUNCTION_INFO_V1(shuffle_segment_guard);
+
+/* Entries fetched at a time while searching: about what two toast chunks hold. */
+#define SEARCH_WINDOW	41
+
+/*
+ * Oids of our objects, looked up once per session; an invalidation of any of them (or
+ * of everything) empties the cache.  Absence is not cached.
+ */
+static struct
+{
+	bool		valid;
+	bool		callback_registered;
+	Oid			schema;
+	Oid			table;
+	Oid			pkey;
+	Oid			sequence;
+}			ids;
+
+static void
+forget_ids(Datum arg, Oid relid)
+{
+	if (relid == InvalidOid || relid == ids.table || relid == ids.pkey || relid == ids.sequence)
+		ids.valid = false;
+}
+
+/* Schema of the extension, or InvalidOid. */
+static Oid
+extension_schema(void)
+{
+	Oid			schema = InvalidOid;
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum(SHUFFLE_EXTENSION));
+	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return schema;
+}
+
+bool
+shuffle_extension_exists(void)
+{
+	if (ids.valid)
+		return true;
+
+	if (!ids.callback_registered)
+	{
+		CacheRegisterRelcacheCallback(forget_ids, (Datum) 0);
+		ids.callback_registered = true;
+	}
+
+	ids.schema = extension_schema();
+	if (!OidIsValid(ids.schema))
+		return false;
+	ids.table = get_relname_relid(SHUFFLE_SEGMENT_TABLE, ids.schema);
+	ids.pkey = get_relname_relid(SHUFFLE_SEGMENT_PKEY, ids.schema);
+	ids.sequence = get_relname_relid(SHUFFLE_SEGMENT_SEQUENCE, ids.schema);
+	ids.valid = OidIsValid(ids.table) && OidIsValid(ids.pkey) && OidIsValid(ids.sequence);
+	return ids.valid;
+}
+
+static void
+require_extension(void)
+{
+	if (!shuffle_extension_exists())
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension \"%s\" is not installed in this database", SHUFFLE_EXTENSION),
+				 errhint("Use CREATE EXTENSION %s.", SHUFFLE_EXTENSION)));
+}
+
+Oid
+shuffle_catalog_relid(const char *name)
+{
+	Oid			relid;
+
+	require_extension();
+	relid = get_relname_relid(name, ids.schema);
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"%s\" of extension \"%s\" does not exist", name,
+						SHUFFLE_EXTENSION)));
+	return relid;
+}
+
+/* ---------------------------------------------------------------- rows */
+
+/* Fills row from a tuple; by-reference fields are copied to the current context. */
+static void
+form_row(ShuffleSegmentRow *row, HeapTuple tuple, TupleDesc desc)
+{
+	Datum		values[Natts_segment];
+	bool		isnull[Natts_segment];
+	char	   *layout;
+
+	heap_deform_tuple(tuple, desc, values, isnull);
+	memset(row, 0, sizeof(*row));
+	row->storage.tablespace = DatumGetObjectId(values[Anum_segment_tablespace - 1]);
+	row->storage.filenumber = DatumGetObjectId(values[Anum_segment_filenumber - 1]);
+	row->number = DatumGetInt32(values[Anum_segment_number - 1]);
+	row->partitions = DatumGetInt32(values[Anum_segment_partitions - 1]);
+	memcpy(row->id, DatumGetUUIDP(values[Anum_segment_id - 1])->data, sizeof(row->id));
+	row->rows = DatumGetInt64(values[Anum_segment_rows - 1]);
+	row->bytes = DatumGetInt64(values[Anum_segment_bytes - 1]);
+	row->raw_bytes = DatumGetInt64(values[Anum_segment_raw_bytes - 1]);
+	row->blocks = DatumGetInt64(values[Anum_segment_blocks - 1]);
+	row->files = DatumGetInt64(values[Anum_segment_files - 1]);
+	row->nextents = DatumGetInt32(values[Anum_segment_nextents - 1]);
+	row->rewritten = DatumGetBool(values[Anum_segment_rewritten - 1]);
+	layout = TextDatumGetCString(values[Anum_segment_layout - 1]);
+	row->layout = shuffle_parse_layout(layout);
+	pfree(layout);
+	row->root = TextDatumGetCString(values[Anum_segment_root - 1]);
+	row->name = TextDatumGetCString(values[Anum_segment_name - 1]);
+	row->routing = TextDatumGetCString(values[Anum_segment_routing - 1]);
+	if (!isnull[Anum_segment_extents - 1])
+		row->extents = datumCopy(values[Anum_segment_extents - 1], false, -1);
+}
+
+/* Keys of a scan over a storage, or one of its segments (nkeys 3). */
+static void
+storage_keys(ScanKeyData *keys, const ShuffleStorage *storage, int32 number)
+{
+	ScanKeyInit(&keys[0], Anum_segment_tablespace, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(storage->tablespace));
+	ScanKeyInit(&keys[1], Anum_segment_filenumber, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(storage->filenumber));
+	ScanKeyInit(&keys[2], Anum_segment_number, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(number));
+}
+
+/*
+ * A number for a new segment.  The sequence makes numbers ascend in the order of
+ * writing; parallel mode has no nextval(), there any free number does.  A dirty look
+ * skips what other transactions have just taken, so that the unique index need not
+ * wait for them.
+ */
+static int32
+draw_number(Relation rel, const ShuffleStorage *storage)
+{
+	SnapshotData dirty;
+
+	InitDirtySnapshot(dirty);
+	for (int tries = 0; tries < SHUFFLE_MAX_SEGMENTS; tries++)
+	{
+		ScanKeyData keys[3];
+		SysScanDesc scan;
+		uint64		drawn;
+		int32		number;
+		bool		taken;
+
+		CHECK_FOR_INTERRUPTS();
+		drawn = IsInParallelMode() ? pg_prng_uint64(&pg_global_prng_state)
+			: (uint64) nextval_internal(ids.sequence, false);
+		number = (int32) (drawn % SHUFFLE_MAX_SEGMENTS);
+
+		storage_keys(keys, storage, number);
+		scan = systable_beginscan(rel, ids.pkey, true, &dirty, 3, keys);
+		taken = HeapTupleIsValid(systable_getnext(scan));
+		systable_endscan(scan);
+		if (!taken)
+			return number;
+	}
+
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("a shuffle table cannot have more than %d segments", SHUFFLE_MAX_SEGMENTS),
+			 errhint("Use VACUUM FULL to rewrite the table into fewer segments.")));
+	return 0;					/* keep compiler quiet */
+}
+
+void
+shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents)
+{
+	Datum		values[Natts_segment];
+	bool		isnull[Natts_segment] = {false};
+	Relation	rel;
+	HeapTuple	tuple;
+	bytea	   *stored;
+	size_t		extent_bytes = (size_t) row->nextents * sizeof(ShfExtent);
+	pg_uuid_t	id;
+
+	require_extension();
+	if (row->nextents < 0 || row->nextents > SHF_SEGMENT_MAX_EXTENTS)
+		elog(ERROR, "segment with %d extents", row->nextents);
+
+	rel = table_open(ids.table, RowExclusiveLock);
+	row->number = draw_number(rel, &row->storage);
+
+	stored = palloc(VARHDRSZ + extent_bytes);
+	SET_VARSIZE(stored, VARHDRSZ + extent_bytes);
+	memcpy(VARDATA(stored), extents, extent_bytes);
+	memcpy(id.data, row->id, sizeof(row->id));
+
+	values[Anum_segment_tablespace - 1] = ObjectIdGetDatum(row->storage.tablespace);
+	values[Anum_segment_filenumber - 1] = ObjectIdGetDatum(row->storage.filenumber);
+	values[Anum_segment_number - 1] = Int32GetDatum(row->number);
+	values[Anum_segment_partitions - 1] = Int32GetDatum(row->partitions);
+	values[Anum_segment_id - 1] = UUIDPGetDatum(&id);
+	values[Anum_segment_rows - 1] = Int64GetDatum(row->rows);
+	values[Anum_segment_bytes - 1] = Int64GetDatum(row->bytes);
+	values[Anum_segment_raw_bytes - 1] = Int64GetDatum(row->raw_bytes);
+	values[Anum_segment_blocks - 1] = Int64GetDatum(row->blocks);
+	values[Anum_segment_files - 1] = Int64GetDatum(row->files);
+	values[Anum_segment_nextents - 1] = Int32GetDatum(row->nextents);
+	values[Anum_segment_rewritten - 1] = BoolGetDatum(row->rewritten);
+	values[Anum_segment_layout - 1] = CStringGetTextDatum(shuffle_layout_name(row->layout));
+	values[Anum_segment_root - 1] = CStringGetTextDatum(row->root);
+	values[Anum_segment_name - 1] = CStringGetTextDatum(row->name);
+	values[Anum_segment_routing - 1] = CStringGetTextDatum(row->routing);
+	values[Anum_segment_extents - 1] = PointerGetDatum(stored);
+
+	tuple = heap_form_tuple(RelationGetDescr(rel), values, isnull);
+	CatalogTupleInsert(rel, tuple);
+	heap_freetuple(tuple);
+	pfree(stored);
+	table_close(rel, RowExclusiveLock);
+}
+
+bool
+shuffle_catalog_delete(const ShuffleStorage *storage, List **roots)
+{
+	Relation	rel;
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	require_extension();
+	rel = table_open(ids.table, RowExclusiveLock);
+	storage_keys(keys, storage, 0);
+
+	/* Committed rows and all of our own, whatever snapshot the transaction is on. */
+	scan = systable_beginscan(rel, ids.pkey, true, SnapshotSelf, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		if (roots)
+		{
+			bool		isnull;
+			char	   *root = TextDatumGetCString(heap_getattr(tuple, Anum_segment_root,
+																RelationGetDescr(rel), &isnull));
+			bool		known = false;
+			ListCell   *lc;
+
+			foreach(lc, *roots)
+				if (strcmp((char *) lfirst(lc), root) == 0)
+					known = true;
+			if (!known)
+				*roots = lappend(*roots, root);
+			else
+				pfree(root);
+		}
+		CatalogTupleDelete(rel, &tuple->t_self);
+		found = true;
+	}
+	systable_endscan(scan);
+	table_close(rel, RowExclusiveLock);
+	return found;
+}
+
+/*
+ * Reads a storage's rows.  *settled tells that the snapshot sees a row that another
+ * transaction, or a rewrite, has written: then it sees the rewrite, too, if there was
+ * one, because a rewrite has the table to itself until it commits.
+ */
+static List *
+scan_storage(Relation rel, const ShuffleStorage *storage, Snapshot snapshot, bool *settled)
+{
+	List	   *rows = NIL;
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	Relation	index = index_open(ids.pkey, AccessShareLock);
+
+	*settled = false;
+	storage_keys(keys, storage, 0);
+	scan = systable_beginscan_ordered(rel, index, snapshot, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan, ForwardScanDirection)))
+	{
+		ShuffleSegmentRow *row = palloc(sizeof(ShuffleSegmentRow));
+
+		form_row(row, tuple, RelationGetDescr(rel));
+		rows = lappend(rows, row);
+		if (row->rewritten ||
+			!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
+			*settled = true;
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	return rows;
+}
+
+List *
+shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot)
+{
+	Relation	rel;
+	List	   *rows;
+	bool		settled;
+
+	require_extension();
+	rel = table_open(ids.table, AccessShareLock);
+	rows = scan_storage(rel, storage, snapshot, &settled);
+	table_close(rel, AccessShareLock);
+	return rows;
+}
+
+/*
+ * The storage exists for the caller, but its snapshot sees nothing in it that proves
+ * it young enough.  If a rewrite made the storage, the rows that the snapshot should
+ * see are in another one, and returning nothing would be a lie.
+ */
+static void
+check_rewrite(Relation rel, const ShuffleStorage *storage)
+{
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		rewritten = false;
+
+	storage_keys(keys, storage, 0);
+	scan = systable_beginscan(rel, ids.pkey, true, SnapshotSelf, 2, keys);
+	while (!rewritten && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+
+		rewritten = DatumGetBool(heap_getattr(tuple, Anum_segment_rewritten,
+											  RelationGetDescr(rel), &isnull));
+	}
+	systable_endscan(scan);
+
+	if (rewritten)
+	{
+		Oid			relid = RelidByRelfilenumber(storage->tablespace, storage->filenumber);
+		char	   *relname = OidIsValid(relid) ? get_rel_name(relid) : NULL;
+
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not read table \"%s\" due to a concurrent rewrite",
+						relname ? relname : "?"),
+				 errdetail("The table was rewritten after the snapshot was taken, and its earlier "
+						   "segments are gone."),
+				 errhint("Retry the transaction.")));
+	}
+}
+
+List *
+shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot snapshot)
+{
+	Relation	rel;
+	List	   *rows;
+	bool		settled;
+
+	require_extension();
+	rel = table_open(ids.table, AccessShareLock);
+	rows = scan_storage(rel, storage, snapshot, &settled);
+	if (!settled && IsMVCCSnapshot(snapshot))
+		check_rewrite(rel, storage);
+	table_close(rel, AccessShareLock);
+	return rows;
+}
+
+ShuffleSegmentRow *
+shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot snapshot)
+{
+	ShuffleSegmentRow *row = NULL;
+	Relation	rel;
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	require_extension();
+	rel = table_open(ids.table, AccessShareLock);
+	storage_keys(keys, storage, number);
+	scan = systable_beginscan(rel, ids.pkey, true, snapshot, 3, keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		row = palloc(sizeof(ShuffleSegmentRow));
+		form_row(row, tuple, RelationGetDescr(rel));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return row;
+}
+
+void
+shuffle_catalog_versions(ShuffleVersionVisitor visit, void *arg)
+{
+	Relation	rel;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	TransactionId horizon;
+	MemoryContext cxt;
+
+	require_extension();
+	rel = table_open(ids.table, AccessShareLock);
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle segment version",
+								ALLOCSET_SMALL_SIZES);
+
+	/* Taken once, before the first row: it only ever moves forward. */
+	horizon = GetOldestNonRemovableTransactionId(rel);
+	scan = table_beginscan_strat(rel, SnapshotAny, 0, NULL, true, false);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Buffer		buffer = ((HeapScanDesc) scan)->rs_cbuf;
+		HTSV_Result state;
+
+		CHECK_FOR_INTERRUPTS();
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		state = HeapTupleSatisfiesVacuum(tuple, horizon, buffer);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+
+		if (state != HEAPTUPLE_DEAD)
+		{
+			MemoryContext old = MemoryContextSwitchTo(cxt);
+			ShuffleSegmentRow row;
+
+			form_row(&row, tuple, RelationGetDescr(rel));
+			row.extents = (Datum) 0;
+			visit(&row, arg);
+			MemoryContextSwitchTo(old);
+			MemoryContextReset(cxt);
+		}
+	}
+	table_endscan(scan);
+	MemoryContextDelete(cxt);
+	table_close(rel, AccessShareLock);
+}
+
+/* ---------------------------------------------------------------- extents */
+
+static void
+corrupt_extents(const ShuffleSegmentRow *row, size_t found)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("extents of segment \"%s\" have %zu bytes instead of %zu", row->name, found,
+					(size_t) row->nextents * sizeof(ShfExtent))));
+}
+
+ShfExtent *
+shuffle_catalog_extents(const ShuffleSegmentRow *row)
+{
+	size_t		bytes = (size_t) row->nextents * sizeof(ShfExtent);
+	ShfExtent  *extents = palloc_extended(Max(bytes, 1), MCXT_ALLOC_HUGE);
+	bytea	   *stored;
+
+	if (row->extents == (Datum) 0)
+		corrupt_extents(row, 0);
+	stored = DatumGetByteaPP(row->extents);
+	if (VARSIZE_ANY_EXHDR(stored) != bytes)
+		corrupt_extents(row, VARSIZE_ANY_EXHDR(stored));
+	memcpy(extents, VARDATA_ANY(stored), bytes);
+	if ((Pointer) stored != DatumGetPointer(row->extents))
+		pfree(stored);
+	return extents;
+}
+
+/* Copies entries first .. first + count - 1 to out. */
+static void
+fetch_extents(const ShuffleSegmentRow *row, int first, int count, ShfExtent *out)
+{
+	bytea	   *slice = DatumGetByteaPSlice(row->extents, first * (int) sizeof(ShfExtent),
+											count * (int) sizeof(ShfExtent));
+
+	if (VARSIZE_ANY_EXHDR(slice) != count * sizeof(ShfExtent))
+		corrupt_extents(row, first * sizeof(ShfExtent) + VARSIZE_ANY_EXHDR(slice));
+	memcpy(out, VARDATA_ANY(slice), count * sizeof(ShfExtent));
+	pfree(slice);
+}
+
+/*
+ * Position of the first extent of this or a later partition.  Probes where the
+ * partition should be if extents were spread evenly, and every other time in the
+ * middle, so that no distribution takes more than twice the probes of a binary search.
+ */
+static int
+lower_bound(const ShuffleSegmentRow *row, uint32 partition)
+{
+	int			lo = 0;			/* everything before is of an earlier partition */
+	int			hi = row->nextents; /* nothing from here on is */
+	double		lo_partition = 0;
+	double		hi_partition = row->partitions;
+	bool		bisect = false;
+
+	while (lo < hi)
+	{
+		ShfExtent	window[SEARCH_WINDOW];
+		int			count = Min(SEARCH_WINDOW, hi - lo);
+		double		share = 0.5;
+		int			first;
+
+		if (!bisect && hi_partition > lo_partition)
+			share = (partition - lo_partition) / (hi_partition - lo_partition);
+		bisect = !bisect;
+		first = lo + (int) (Min(Max(share, 0.0), 1.0) * (hi - lo)) - count / 2;
+		first = Min(Max(first, lo), hi - count);
+		fetch_extents(row, first, count, window);
+
+		if (window[0].partition >= partition)
+		{
+			hi = first;
+			hi_partition = window[0].partition;
+		}
+		else if (window[count - 1].partition < partition)
+		{
+			lo = first + count;
+			lo_partition = window[count - 1].partition;
+		}
+		else
+		{
+			for (int i = 1; i < count; i++)
+				if (window[i].partition >= partition)
+					return first + i;
+		}
+	}
+	return lo;
+}
+
+ShfExtent *
+shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition, int *nextents)
+{
+	ShfExtent  *extents;
+	int			first;
+	int			size = SEARCH_WINDOW;
+	int			n = 0;
+
+	if (row->extents == (Datum) 0)
+		corrupt_extents(row, 0);
+	first = lower_bound(row, partition);
+	extents = palloc_extended(size * sizeof(ShfExtent), MCXT_ALLOC_HUGE);
+	while (first + n < row->nextents)
+	{
+		int			count = Min(size - n, row->nextents - first - n);
+		int			end = n + count;
+
+		fetch_extents(row, first + n, count, extents + n);
+		while (n < end && extents[n].partition == partition)
+			n++;
+		if (n < end)
+			break;
+		size *= 2;
+		extents = repalloc_huge(extents, size * sizeof(ShfExtent));
+	}
+	*nextents = n;
+	return extents;
+}
+
+/* ---------------------------------------------------------------- guard */
+
+/*
+ * The trigger on shuffle_segment, ENABLE ALWAYS.  The table's rows stand for files of
+ * this database, so that rows which logical replication brings, or a user makes, are
+ * silently left out; a TRUNCATE, which could not be, is refused.
+ */
+Datum
+shuffle_segment_guard(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function \"%s\" was not called by trigger manager",
+						"shuffle_segment_guard")));
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot truncate table \"%s\"",
+						RelationGetRelationName(trigger->tg_relation)),
+				 errhint("Use TRUNCATE or DROP TABLE on the shuffle tables themselves.")));
+	return PointerGetDatum(NULL);
+}

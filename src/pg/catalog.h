@@ -1,0 +1,51 @@
+/*
+ * catalog.h
+ *	  Columns of shuffle_segment, for the files that read it themselves.
+ */
+#ifndef SHUFFLE_CATALOG_H
+#define SHUFFLE_CATALOG_H
+
+#include "postgres.h"
+
+#include "shuffle.h"
+
+#define SHUFFLE_SEGMENT_TABLE		"shuffle_segment"
+#define SHUFFLE_SEGMENT_PKEY		"shuffle_segment_pkey"
+#define SHUFFLE_SEGMENT_SEQUENCE	"shuffle_segment_number"
+
+/* In the order of CREATE TABLE. */
+enum
+{
+	Anum_segment_tablespace = 1,	/* 0: the database's default, as in pg_class */
+	Anum_segment_filenumber,
+	Anum_segment_number,
+	Anum_segment_partitions,
+	Anum_segment_id,
+	Anum_segment_rows,
+	Anum_segment_bytes,
+	Anum_segment_raw_bytes,
+	Anum_segment_blocks,
+	Anum_segment_files,
+	Anum_segment_nextents,
+	Anum_segment_rewritten,
+	Anum_segment_layout,
+	Anum_segment_root,
+	Anum_segment_name,
+	Anum_segment_routing,
+	Anum_segment_extents,
+	Natts_segment = Anum_segment_extents
+};
+
+/* As shuffle_catalog_segments(), without the check for a rewrite. */
+extern List *shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot);
+
+/*
+ * Calls visit for every row version of shuffle_segment that some snapshot, now or
+ * later, might see: all but the surely dead.  row is valid during the call only and has
+ * no extents.  For the sweep.
+ */
+typedef void (*ShuffleVersionVisitor) (const ShuffleSegmentRow *row, void *arg);
+
+extern void shuffle_catalog_versions(ShuffleVersionVisitor visit, void *arg);
+
+#endif							/* SHUFFLE_CATALOG_H */
