@@ -35,6 +35,7 @@ PG_OBJS = \
 	src/pg/fetch.o \
 	src/pg/job.o \
 	src/pg/label.o \
+	src/pg/maintain.o \
 	src/pg/match.o \
 	src/pg/module.o \
 	src/pg/numeric.o \
@@ -42,6 +43,7 @@ PG_OBJS = \
 	src/pg/options.o \
 	src/pg/pack.o \
 	src/pg/query.o \
+	src/pg/read_block.o \
 	src/pg/read_state.o \
 	src/pg/route.o \
 	src/pg/scan.o \

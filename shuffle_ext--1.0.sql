@@ -67,6 +67,14 @@ COMMENT ON TABLE shuffle_sweep_state IS
 -- Table access method
 --
 
+CREATE FUNCTION shuffle_tableam_handler(internal)
+RETURNS table_am_handler
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+
+CREATE ACCESS METHOD shuffle TYPE TABLE HANDLER shuffle_tableam_handler;
+COMMENT ON ACCESS METHOD shuffle IS 'tables of partitioned, compressed Arrow blocks';
+
 --
 -- Writing
 --
@@ -169,6 +177,20 @@ COMMENT ON FUNCTION shuffle_write(text, text, integer, text[], text, text[], tex
 --
 -- Reading
 --
+
+CREATE FUNCTION shuffle_read(prototype anyelement, VARIADIC partitions int[])
+RETURNS SETOF anyelement
+AS 'MODULE_PATHNAME'
+LANGUAGE C STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1 ROWS 10000;
+COMMENT ON FUNCTION shuffle_read(anyelement, int[]) IS
+	'rows of some partitions of the shuffle table whose row type the first argument has';
+
+CREATE FUNCTION shuffle_fetch(relation regclass, VARIADIC partitions int[])
+RETURNS SETOF bytea
+AS 'MODULE_PATHNAME'
+LANGUAGE C STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 100 ROWS 100;
+COMMENT ON FUNCTION shuffle_fetch(regclass, int[]) IS
+	'some partitions of a shuffle table as one Arrow IPC stream, in chunks of 1 MB';
 
 --
 -- Views: the offset index
@@ -322,3 +344,18 @@ CREATE FUNCTION shuffle_sweep() RETURNS int8
 REVOKE ALL ON FUNCTION shuffle_sweep() FROM PUBLIC;
 COMMENT ON FUNCTION shuffle_sweep() IS
 	'removes segment files that no table needs, of this database and of dropped ones, and returns how many; a crash leaves such files, and the first write after it removes them';
+
+CREATE FUNCTION shuffle_size(relation regclass)
+RETURNS bigint
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+COMMENT ON FUNCTION shuffle_size(regclass) IS
+	'bytes in the segment files of a shuffle table';
+
+CREATE FUNCTION shuffle_verify(relation regclass,
+	OUT file text, OUT partition int, OUT blocks bigint, OUT rows bigint, OUT error text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL SAFE COST 1000000;
+COMMENT ON FUNCTION shuffle_verify(regclass) IS
+	'recomputes checksums and structure of all files of a shuffle table; error is NULL for sound files';

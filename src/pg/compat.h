@@ -83,4 +83,48 @@ typedef Oid RelFileNumber;
 #define pg_class_ownercheck(relid, roleid) object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 
+/* Table access methods and tuple slots. */
+#if PG_VERSION_NUM < 160000
+#define relation_set_new_filelocator relation_set_new_filenode
+typedef bool ShuffleUpdateIndexes;
+#else
+#define ShuffleUpdateIndexes TU_UpdateIndexes
+#endif
+
+#define SHUFFLE_SLOT_HAS_XACT_CHECK (PG_VERSION_NUM >= 170000)
+
+#if PG_VERSION_NUM >= 180000
+#define SHUFFLE_MINIMAL_EXTRA_PARAM , Size extra
+#define SHUFFLE_MINIMAL_EXTRA_ARG , extra
+#define shuffle_parallelscan_set_rel(pscan, rel) ((pscan)->phs_locator = (rel)->rd_locator)
+#define shuffle_update_relstats(rel, pages, tuples, xid, multi) \
+	vac_update_relstats(rel, pages, tuples, 0, 0, false, xid, multi, NULL, NULL, false)
+#define shuffle_report_vacuum(rel, rows, start) \
+	pgstat_report_vacuum(RelationGetRelid(rel), false, rows, 0, start)
+#else
+#define SHUFFLE_MINIMAL_EXTRA_PARAM
+#define SHUFFLE_MINIMAL_EXTRA_ARG
+#define shuffle_parallelscan_set_rel(pscan, rel) ((pscan)->phs_relid = RelationGetRelid(rel))
+#define shuffle_update_relstats(rel, pages, tuples, xid, multi) \
+	vac_update_relstats(rel, pages, tuples, 0, false, xid, multi, NULL, NULL, false)
+#define shuffle_report_vacuum(rel, rows, start) \
+	((void) (start), pgstat_report_vacuum(RelationGetRelid(rel), false, rows, 0))
+#endif
+
+/*
+ * ANALYZE hands over page numbers one by one (a macro of two parameters), or from
+ * 17 on in a stream; shuffle_next_page(&source, &page) takes the next one.
+ */
+#if PG_VERSION_NUM >= 170000
+#include "storage/read_stream.h"
+#define SHUFFLE_ANALYZE_SOURCE ReadStream *source
+#define shuffle_next_page(source, page) \
+	(*(page) = read_stream_next_block(*(source), &(BufferAccessStrategy) {NULL}), \
+	 *(page) != InvalidBlockNumber)
+#else
+#define SHUFFLE_ANALYZE_SOURCE BlockNumber source, BufferAccessStrategy strategy
+#define shuffle_next_page(source, page) \
+	(*(page) = *(source), *(source) = InvalidBlockNumber, *(page) != InvalidBlockNumber)
+#endif
+
 #endif							/* SHUFFLE_COMPAT_H */

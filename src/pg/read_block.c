@@ -1,0 +1,405 @@
+/*
+ * read_block.c
+ *	  Counted pieces of reading: window, block, file, decoder (see read_state.h).
+ *
+ * All of them are allocated below TopMemoryContext, hold malloc memory of the engine
+ * and, the file, a descriptor.  They are reached only from read states and slots,
+ * which drop their references in memory context reset callbacks.
+ */
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "storage/fd.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "read_block.h"
+
+/*
+ * A window holds about so many values: with 9 bytes of vector and, say, as many
+ * bytes of by-reference data per value it stays in the second level cache.
+ */
+#define WINDOW_VALUES		16384
+#define WINDOW_MIN_ROWS		32
+#define WINDOW_MAX_ROWS		1024
+
+void
+shuffle_read_error(const char *relname, const ShfError *err)
+{
+	int			sqlstate = ERRCODE_INTERNAL_ERROR;
+	bool		missing = false;
+
+	switch (err->code)
+	{
+		case SHF_ERR_IO:
+			errno = err->sys_errno;
+			missing = (err->sys_errno == ENOENT);
+			break;
+		case SHF_ERR_CORRUPT:
+			sqlstate = ERRCODE_DATA_CORRUPTED;
+			break;
+		case SHF_ERR_NOMEM:
+			sqlstate = ERRCODE_OUT_OF_MEMORY;
+			break;
+		case SHF_ERR_LIMIT:
+			sqlstate = ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+			break;
+		default:
+			break;
+	}
+
+	ereport(ERROR,
+			(err->code == SHF_ERR_IO ? errcode_for_file_access() : errcode(sqlstate),
+			 errmsg("could not read table \"%s\": %s", relname, err->message),
+			 missing ? errhint("Files of shuffle tables are not in the write-ahead log: "
+							   "a standby, or a server restored without them, cannot read "
+							   "the table.") : 0,
+			 err->code == SHF_ERR_CORRUPT ?
+			 errhint("shuffle_verify() lists all damaged files of a table.") : 0));
+}
+
+/* ---------------------------------------------------------------- decoder */
+
+ShuffleDecoder *
+shuffle_decoder_create(const ShfSchema *schema, TupleDesc desc, const char *relname)
+{
+	ShuffleDecoder *decoder;
+	MemoryContext cxt;
+	MemoryContext oldcxt;
+	ShfError	err;
+
+	cxt = AllocSetContextCreate(TopMemoryContext, "shuffle decoder", ALLOCSET_SMALL_SIZES);
+	decoder = MemoryContextAllocZero(cxt, sizeof(ShuffleDecoder));
+	decoder->refs = 1;
+	decoder->cxt = cxt;
+
+	PG_TRY();
+	{
+		if (shf_schema_copy(&decoder->schema, schema, &err) != SHF_OK)
+			shuffle_read_error(relname, &err);
+		oldcxt = MemoryContextSwitchTo(cxt);
+		decoder->desc = CreateTupleDescCopyConstr(desc);
+		decoder->unpack = shuffle_unpack_create(&decoder->schema, decoder->desc);
+		MemoryContextSwitchTo(oldcxt);
+	}
+	PG_CATCH();
+	{
+		shuffle_decoder_unpin(decoder);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	decoder->window_rows = WINDOW_VALUES / Max(desc->natts, 1);
+	decoder->window_rows = Max(decoder->window_rows, WINDOW_MIN_ROWS);
+	decoder->window_rows = Min(decoder->window_rows, WINDOW_MAX_ROWS);
+	return decoder;
+}
+
+void
+shuffle_decoder_unpin(ShuffleDecoder *decoder)
+{
+	Assert(decoder->refs > 0);
+	if (--decoder->refs > 0)
+		return;
+	shf_schema_release(&decoder->schema);
+	MemoryContextDelete(decoder->cxt);
+}
+
+/* ---------------------------------------------------------------- file */
+
+/*
+ * Opens a segment file.  Takes over the reference to *decoder if its schema is the
+ * file's, else replaces it; on return *decoder is the file's decoder, with one
+ * reference for the caller.
+ */
+ShuffleFile *
+shuffle_file_open(const char *path, const uint8 *segment_id, int64 bytes, TupleDesc desc,
+				  const char *relname, ShuffleDecoder **decoder)
+{
+	ShuffleFile *file;
+	const ShfSchema *schema;
+	const char *id;
+	char		expected[33];
+	ShfError	err;
+
+	if (!AcquireExternalFD())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not open file \"%s\" of table \"%s\": too many open files",
+						path, relname),
+				 errhint("Increase max_files_per_process, or read fewer shuffle tables in "
+						 "one query.")));
+
+	file = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleFile));
+	file->refs = 1;
+	strlcpy(file->relname, relname, NAMEDATALEN);
+
+	PG_TRY();
+	{
+		if (shf_reader_open(&file->reader, path, &err) != SHF_OK)
+		{
+			file->reader = NULL;
+			shuffle_read_error(relname, &err);
+		}
+
+		schema = shf_reader_schema(file->reader);
+		for (int i = 0; i < 16; i++)
+			snprintf(expected + 2 * i, 3, "%02x", segment_id[i]);
+		id = shf_meta_get(schema->meta, schema->nmeta, "shuffle:segment_id");
+		if (id == NULL || strcmp(id, expected) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("file \"%s\" of table \"%s\" has segment id %s, expected %s",
+							path, relname, id ? id : "(none)", expected)));
+		if (bytes >= 0 && shf_reader_file_size(file->reader) != (uint64) bytes)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("file \"%s\" of table \"%s\" has %llu bytes, expected %lld",
+							path, relname,
+							(unsigned long long) shf_reader_file_size(file->reader),
+							(long long) bytes)));
+
+		if (*decoder == NULL || !shf_schema_equal(&(*decoder)->schema, schema))
+		{
+			ShuffleDecoder *fresh = shuffle_decoder_create(schema, desc, relname);
+
+			if (*decoder != NULL)
+				shuffle_decoder_unpin(*decoder);
+			*decoder = fresh;
+		}
+		file->decoder = *decoder;
+		file->decoder->refs++;
+	}
+	PG_CATCH();
+	{
+		shuffle_file_unpin(file);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	return file;
+}
+
+void
+shuffle_file_unpin(ShuffleFile *file)
+{
+	Assert(file->refs > 0);
+	if (--file->refs > 0)
+		return;
+	if (file->reader != NULL)
+		shf_reader_close(file->reader);
+	ReleaseExternalFD();
+	if (file->decoder != NULL)
+		shuffle_decoder_unpin(file->decoder);
+	pfree(file);
+}
+
+/* ---------------------------------------------------------------- block */
+
+/*
+ * An empty block of a file.  reuse, if not NULL, is a block whose only reference is
+ * the caller's: its buffers serve again when the schema is the same.
+ */
+ShuffleBlock *
+shuffle_block_create(ShuffleFile *file, ShuffleBlock *reuse)
+{
+	ShuffleBlock *block = reuse;
+	ShfError	err;
+
+	Assert(reuse == NULL || reuse->refs == 1);
+
+	if (block != NULL && block->file->decoder != file->decoder)
+	{
+		shuffle_block_unpin(block);
+		block = NULL;
+	}
+	if (block == NULL)
+	{
+		ShfBatch   *batch;
+
+		block = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleBlock));
+		if (shf_batch_create(&batch, &file->decoder->schema, &err) != SHF_OK)
+		{
+			pfree(block);
+			shuffle_read_error(file->relname, &err);
+		}
+		block->batch = batch;
+		block->refs = 1;
+	}
+	else
+		shuffle_file_unpin(block->file);
+
+	block->file = file;
+	file->refs++;
+	block->loaded = false;
+	return block;
+}
+
+void
+shuffle_block_unpin(ShuffleBlock *block)
+{
+	Assert(block->refs > 0);
+	if (--block->refs > 0)
+		return;
+	shf_batch_free(block->batch);
+	shuffle_file_unpin(block->file);
+	pfree(block);
+}
+
+void
+shuffle_block_load(ShuffleBlock *block)
+{
+	ShuffleFile *file = block->file;
+	ShfError	err;
+
+	if (block->loaded)
+		return;
+
+	if (shf_reader_block(file->reader, block->batch, block->offset, block->limit,
+						 block->partition, &err) != SHF_OK)
+		shuffle_read_error(file->relname, &err);
+	if (shf_batch_rows(block->batch) != block->rows)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("block at offset %llu of file \"%s\" of table \"%s\" has %u rows, "
+						"expected %u",
+						(unsigned long long) block->offset, shf_reader_name(file->reader),
+						file->relname, shf_batch_rows(block->batch), block->rows)));
+	block->loaded = true;
+}
+
+/* ---------------------------------------------------------------- window */
+
+/*
+ * A window of the block, which gets pinned.  reuse, if not NULL, is a window whose
+ * only reference is the caller's.
+ */
+ShuffleWindow *
+shuffle_window_create(ShuffleBlock *block, uint32 first, uint32 count, ShuffleWindow *reuse)
+{
+	ShuffleDecoder *decoder = block->file->decoder;
+	ShuffleWindow *window = reuse;
+	int			natts = decoder->desc->natts;
+
+	Assert(count > 0 && (uint64) first + count <= block->rows);
+	Assert(reuse == NULL || reuse->refs == 1);
+
+	if (window != NULL && (window->natts != natts || window->capacity < count))
+	{
+		shuffle_window_unpin(window);
+		window = NULL;
+	}
+	if (window == NULL)
+	{
+		MemoryContext cxt;
+		uint32		capacity = (count == 1) ? 1 : Max(count, decoder->window_rows);
+
+		/*
+		 * A generation context keeps its first block over resets and takes allocations
+		 * of up to an eighth of the largest block from it.
+		 */
+		cxt = GenerationContextCreate(TopMemoryContext, "shuffle window values",
+									  capacity == 1 ? 8 * 1024 : 256 * 1024,
+									  capacity == 1 ? 8 * 1024 : 256 * 1024,
+									  8 * 1024 * 1024);
+		window = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleWindow));
+		window->refs = 1;
+		window->natts = natts;
+		window->capacity = capacity;
+		window->cxt = cxt;
+		window->values = MemoryContextAlloc(TopMemoryContext,
+											Max(sizeof(Datum) * capacity * natts, 1));
+		window->isnull = MemoryContextAlloc(TopMemoryContext,
+											Max(sizeof(bool) * capacity * natts, 1));
+	}
+	else
+	{
+		MemoryContextReset(window->cxt);
+		if (window->block != NULL && window->block != block)
+		{
+			shuffle_block_unpin(window->block);
+			window->block = NULL;
+		}
+	}
+
+	if (window->block == NULL)
+	{
+		window->block = block;
+		block->refs++;
+	}
+	window->first = first;
+	window->count = count;
+	window->ndecoded = 0;
+	return window;
+}
+
+ShuffleWindow *
+shuffle_window_pin(ShuffleWindow *window)
+{
+	window->refs++;
+	return window;
+}
+
+void
+shuffle_window_unpin(ShuffleWindow *window)
+{
+	Assert(window->refs > 0);
+	if (--window->refs > 0)
+		return;
+	if (window->block != NULL)
+		shuffle_block_unpin(window->block);
+	MemoryContextDelete(window->cxt);
+	pfree(window->values);
+	pfree(window->isnull);
+	pfree(window);
+}
+
+/* Lets go of the block, which the caller is about to read over. */
+void
+shuffle_window_detach(ShuffleWindow *window)
+{
+	Assert(window->refs == 1);
+	if (window->block != NULL)
+		shuffle_block_unpin(window->block);
+	window->block = NULL;
+	window->count = 0;
+	window->ndecoded = 0;
+}
+
+void
+shuffle_window_decode(ShuffleWindow *window, int natts)
+{
+	ShuffleBlock *block = window->block;
+	ShuffleDecoder *decoder = block->file->decoder;
+
+	natts = Min(natts, window->natts);
+	if (window->ndecoded >= natts)
+		return;
+
+	shuffle_block_load(block);
+
+	while (window->ndecoded < natts)
+	{
+		int			i = window->ndecoded;
+		Datum	   *values = window->values + (Size) i * window->capacity;
+		bool	   *isnull = window->isnull + (Size) i * window->capacity;
+		const ShfColumn *column = NULL;
+		int			field;
+		ShfError	err;
+
+		if (TupleDescAttr(decoder->desc, i)->attisdropped)
+		{
+			memset(values, 0, sizeof(Datum) * window->count);
+			memset(isnull, true, sizeof(bool) * window->count);
+			window->ndecoded++;
+			continue;
+		}
+
+		field = shuffle_unpack_field(decoder->unpack, i + 1);
+		if (field >= 0 && shf_batch_column(block->batch, field, &column, &err) != SHF_OK)
+			shuffle_read_error(block->file->relname, &err);
+		shuffle_unpack_column(decoder->unpack, i + 1, column, window->first, window->count,
+							  values, isnull, window->cxt);
+		window->ndecoded++;
+	}
+}

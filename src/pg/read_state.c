@@ -1,0 +1,677 @@
+/*
+ * read_state.c
+ *	  A cursor over the blocks of a shuffle table (see read_state.h).
+ *
+ * Extents of a segment are loaded when the cursor enters the segment (24 MB at the
+ * most) and sorted by row number, which is file order in a log.  Where the blocks
+ * inside an extent begin is learned by looking at their headers, and only for
+ * extents of several blocks: what is known of the current extent is kept, so that
+ * moving by one block in either direction looks at one header at most.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "read_block.h"
+
+typedef struct ReadSegment
+{
+	ShuffleSegmentRow *row;
+	int64		first_block;	/* number of its first block */
+	int64		blocks;
+	ShfExtent  *extents;		/* when reading some partitions only, else NULL */
+	int			nextents;
+} ReadSegment;
+
+/* Where a block of the current extent begins. */
+typedef struct BlockStart
+{
+	uint64		offset;
+	uint64		row;
+} BlockStart;
+
+struct ShuffleReadState
+{
+	MemoryContext cxt;			/* holds everything here */
+	char		relname[NAMEDATALEN];
+	TupleDesc	desc;
+	ShuffleStorage storage;
+
+	int			nsegments;
+	ReadSegment *segments;
+	int64		nblocks;
+	int64		nrows;
+
+	/* the segment the cursor is in, or -1 */
+	int			segment;
+	MemoryContext segment_cxt;
+	ShfExtent  *extents;		/* by first_row */
+	int			nextents;
+	uint32	   *extent_block;	/* [nextents + 1] number of its first block in the segment */
+
+	/* the extent the cursor is in, or -1 */
+	int			extent;
+	BlockStart *starts;			/* known ones of its blocks */
+	uint32		nstarts;
+	uint32		starts_size;
+
+	ShuffleDecoder *decoder;	/* of the last file */
+	ShuffleFile *file;			/* open file of the current segment, or NULL */
+	uint32		file_partition;
+
+	int64		current;		/* number of block, or -1 */
+	ShuffleBlock *block;
+	ShuffleWindow *window;
+
+	MemoryContextCallback callback;
+};
+
+static int
+compare_first_row(const void *a, const void *b)
+{
+	uint64		ra = ((const ShfExtent *) a)->first_row;
+	uint64		rb = ((const ShfExtent *) b)->first_row;
+
+	return (ra > rb) - (ra < rb);
+}
+
+static void
+sort_extents(ShfExtent *extents, int nextents)
+{
+	for (int i = 1; i < nextents; i++)
+	{
+		if (extents[i].first_row < extents[i - 1].first_row)
+		{
+			qsort(extents, nextents, sizeof(ShfExtent), compare_first_row);
+			break;
+		}
+	}
+}
+
+static void
+drop_window(ShuffleReadState *state)
+{
+	if (state->window != NULL)
+		shuffle_window_unpin(state->window);
+	state->window = NULL;
+}
+
+static void
+drop_block(ShuffleReadState *state)
+{
+	drop_window(state);
+	if (state->block != NULL)
+		shuffle_block_unpin(state->block);
+	state->block = NULL;
+	state->current = -1;
+}
+
+static void
+drop_file(ShuffleReadState *state)
+{
+	if (state->file != NULL)
+		shuffle_file_unpin(state->file);
+	state->file = NULL;
+}
+
+static void
+release_state(void *arg)
+{
+	ShuffleReadState *state = arg;
+
+	drop_block(state);
+	drop_file(state);
+	if (state->decoder != NULL)
+		shuffle_decoder_unpin(state->decoder);
+	state->decoder = NULL;
+}
+
+/* The extents of some partitions of a segment. */
+static void
+load_partitions(ReadSegment *seg, const uint32 *partitions, int npartitions)
+{
+	seg->extents = NULL;
+	seg->nextents = 0;
+
+	/* A few are found by slices of the stored value, many by going over all. */
+	if (npartitions <= 16 || npartitions <= seg->row->nextents / 64)
+	{
+		for (int i = 0; i < npartitions; i++)
+		{
+			int			n;
+			ShfExtent  *extents;
+
+			extents = shuffle_catalog_partition_extents(seg->row, partitions[i], &n);
+			if (n == 0)
+				continue;
+			if (seg->extents == NULL)
+				seg->extents = extents;
+			else
+			{
+				seg->extents = repalloc_huge(seg->extents,
+											 sizeof(ShfExtent) * ((Size) seg->nextents + n));
+				memcpy(seg->extents + seg->nextents, extents, sizeof(ShfExtent) * n);
+				pfree(extents);
+			}
+			seg->nextents += n;
+		}
+	}
+	else
+	{
+		int			p = 0;
+
+		seg->extents = shuffle_catalog_extents(seg->row);
+		for (int i = 0; i < seg->row->nextents; i++)
+		{
+			while (p < npartitions && partitions[p] < seg->extents[i].partition)
+				p++;
+			if (p == npartitions)
+				break;
+			if (partitions[p] == seg->extents[i].partition)
+				seg->extents[seg->nextents++] = seg->extents[i];
+		}
+	}
+	sort_extents(seg->extents, seg->nextents);
+}
+
+/* A state without segments, in cxt. */
+static ShuffleReadState *
+create_state(Relation rel, MemoryContext cxt)
+{
+	ShuffleReadState *state = MemoryContextAllocZero(cxt, sizeof(ShuffleReadState));
+
+	state->cxt = cxt;
+	state->segment_cxt = AllocSetContextCreate(cxt, "shuffle read segment",
+											   ALLOCSET_SMALL_SIZES);
+	strlcpy(state->relname, RelationGetRelationName(rel), NAMEDATALEN);
+	state->storage = shuffle_storage_of(rel);
+	state->segment = -1;
+	state->extent = -1;
+	state->current = -1;
+	state->callback.func = release_state;
+	state->callback.arg = state;
+	MemoryContextRegisterResetCallback(cxt, &state->callback);
+	return state;
+}
+
+ShuffleReadState *
+shuffle_reading_begin(Relation rel, Snapshot snapshot, const uint32 *partitions, int npartitions)
+{
+	MemoryContext cxt;
+	MemoryContext oldcxt;
+	ShuffleReadState *state;
+	List	   *rows;
+	ListCell   *lc;
+
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read state",
+								ALLOCSET_DEFAULT_SIZES);
+	oldcxt = MemoryContextSwitchTo(cxt);
+	state = create_state(rel, cxt);
+	state->desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
+
+	rows = shuffle_catalog_segments(&state->storage, snapshot);
+	state->segments = palloc0(sizeof(ReadSegment) * Max(list_length(rows), 1));
+	foreach(lc, rows)
+	{
+		ReadSegment *seg = &state->segments[state->nsegments];
+
+		seg->row = lfirst(lc);
+		if (partitions == NULL)
+		{
+			seg->blocks = seg->row->blocks;
+			state->nrows += seg->row->rows;
+		}
+		else
+		{
+			load_partitions(seg, partitions, npartitions);
+			for (int i = 0; i < seg->nextents; i++)
+			{
+				seg->blocks += seg->extents[i].blocks;
+				state->nrows += seg->extents[i].rows;
+			}
+		}
+		if (seg->blocks == 0)
+			continue;
+		seg->first_block = state->nblocks;
+		state->nblocks += seg->blocks;
+		state->nsegments++;
+	}
+
+	MemoryContextSwitchTo(oldcxt);
+	return state;
+}
+
+void
+shuffle_reading_end(ShuffleReadState *state)
+{
+	MemoryContextDelete(state->cxt);
+}
+
+int64
+shuffle_reading_blocks(const ShuffleReadState *state)
+{
+	return state->nblocks;
+}
+
+int64
+shuffle_reading_rows(const ShuffleReadState *state)
+{
+	return state->nrows;
+}
+
+const ShfSchema *
+shuffle_reading_schema(const ShuffleReadState *state)
+{
+	return &state->block->file->decoder->schema;
+}
+
+void
+shuffle_reading_pause(ShuffleReadState *state)
+{
+	drop_block(state);
+	drop_file(state);
+}
+
+/* Complains about an offset index that contradicts itself or its file. */
+static void
+index_corrupt(const ShuffleReadState *state, const ReadSegment *seg, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("offset index of segment \"%s\" of table \"%s\" is damaged: %s",
+					seg->row->name, state->relname, what)));
+}
+
+/* Makes segment s the current one and loads its extents. */
+static void
+enter_segment(ShuffleReadState *state, int s)
+{
+	ReadSegment *seg = &state->segments[s];
+	MemoryContext oldcxt;
+	uint64		blocks = 0;
+
+	if (state->segment == s)
+		return;
+
+	drop_file(state);
+	state->segment = -1;
+	state->extent = -1;
+	state->starts = NULL;
+	state->starts_size = 0;
+	MemoryContextReset(state->segment_cxt);
+
+	oldcxt = MemoryContextSwitchTo(state->segment_cxt);
+	if (seg->extents != NULL)
+	{
+		state->extents = seg->extents;
+		state->nextents = seg->nextents;
+	}
+	else
+	{
+		state->extents = shuffle_catalog_extents(seg->row);
+		state->nextents = seg->row->nextents;
+		sort_extents(state->extents, state->nextents);
+	}
+
+	state->extent_block = MemoryContextAllocHuge(state->segment_cxt,
+												 sizeof(uint32) * ((Size) state->nextents + 1));
+	for (int i = 0; i < state->nextents; i++)
+	{
+		const ShfExtent *extent = &state->extents[i];
+
+		if (extent->blocks == 0 || extent->rows < extent->blocks)
+			index_corrupt(state, seg, "an extent without rows");
+		state->extent_block[i] = (uint32) blocks;
+		blocks += extent->blocks;
+	}
+	if (blocks != (uint64) seg->blocks || blocks > PG_UINT32_MAX)
+		index_corrupt(state, seg, "its extents have another number of blocks");
+	state->extent_block[state->nextents] = (uint32) blocks;
+
+	MemoryContextSwitchTo(oldcxt);
+	state->segment = s;
+}
+
+/* Opens the file of the current segment that holds the partition. */
+static void
+enter_file(ShuffleReadState *state, uint32 partition)
+{
+	ShuffleSegmentRow *row = state->segments[state->segment].row;
+	bool		one_file = (row->layout == SHF_LAYOUT_LOG);
+	char	   *path;
+	MemoryContext oldcxt;
+
+	if (state->file != NULL && (one_file || state->file_partition == partition))
+		return;
+
+	drop_file(state);
+	oldcxt = MemoryContextSwitchTo(state->segment_cxt);
+	path = shuffle_segment_path(row->root, &row->storage, row->name, row->layout, partition);
+	state->file = shuffle_file_open(path, row->id, one_file ? row->bytes : -1, state->desc,
+									state->relname, &state->decoder);
+	state->file_partition = partition;
+	pfree(path);
+	MemoryContextSwitchTo(oldcxt);
+}
+
+/* Makes extent e of the current segment the current one. */
+static void
+enter_extent(ShuffleReadState *state, int e)
+{
+	const ShfExtent *extent = &state->extents[e];
+
+	enter_file(state, extent->partition);
+	if (state->extent == e)
+		return;
+
+	state->extent = -1;
+	if (state->starts_size < extent->blocks)
+	{
+		if (state->starts != NULL)
+			pfree(state->starts);
+		state->starts = NULL;
+		state->starts_size = 0;
+		state->starts = MemoryContextAllocHuge(state->segment_cxt,
+											   sizeof(BlockStart) * (Size) extent->blocks);
+		state->starts_size = extent->blocks;
+	}
+	state->starts[0].offset = extent->offset;
+	state->starts[0].row = extent->first_row;
+	state->nstarts = 1;
+	state->extent = e;
+}
+
+/* Learns where block k of the current extent begins. */
+static void
+learn_start(ShuffleReadState *state, uint32 k)
+{
+	const ShfExtent *extent = &state->extents[state->extent];
+	uint64		end = extent->offset + extent->bytes;
+
+	while (state->nstarts <= k)
+	{
+		BlockStart *last = &state->starts[state->nstarts - 1];
+		uint32		rows;
+		uint64		bytes;
+		ShfError	err;
+
+		CHECK_FOR_INTERRUPTS();
+		if (shf_reader_peek(state->file->reader, last->offset, end, &rows, &bytes, &err) != SHF_OK)
+			shuffle_read_error(state->relname, &err);
+		last[1].offset = last->offset + bytes;
+		last[1].row = last->row + rows;
+		if (last[1].offset >= end || last[1].row >= extent->first_row + extent->rows)
+			index_corrupt(state, &state->segments[state->segment],
+						  "an extent has more blocks than its file");
+		state->nstarts++;
+	}
+}
+
+/* Which of n ascending first numbers is the last one not above x?  first(0) <= x. */
+static int
+segment_of_block(const ShuffleReadState *state, int64 n)
+{
+	int			low = 0;
+	int			high = state->nsegments - 1;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low + 1) / 2;
+
+		if (state->segments[middle].first_block <= n)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+static int
+extent_of_block(const ShuffleReadState *state, uint32 n)
+{
+	int			low = 0;
+	int			high = state->nextents - 1;
+
+	/* mostly it is the current one or the next */
+	if (state->extent >= 0 && state->extent_block[state->extent] <= n)
+	{
+		low = state->extent;
+		if (n < state->extent_block[low + 1])
+			return low;
+		if (n < state->extent_block[low + 2])
+			return low + 1;
+	}
+	while (low < high)
+	{
+		int			middle = low + (high - low + 1) / 2;
+
+		if (state->extent_block[middle] <= n)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+ShuffleBlock *
+shuffle_reading_seek(ShuffleReadState *state, int64 n)
+{
+	ShuffleBlock *reuse = NULL;
+	const ShfExtent *extent;
+	uint64		end_row;
+	uint32		in_segment;
+	uint32		k;
+	int			s;
+
+	Assert(n >= 0 && n < state->nblocks);
+
+	if (n == state->current)
+		return state->block;
+
+	CHECK_FOR_INTERRUPTS();
+
+	state->current = -1;
+	s = state->segment;
+	if (s < 0 || n < state->segments[s].first_block ||
+		n >= state->segments[s].first_block + state->segments[s].blocks)
+		s = segment_of_block(state, n);
+	enter_segment(state, s);
+
+	in_segment = (uint32) (n - state->segments[s].first_block);
+	enter_extent(state, extent_of_block(state, in_segment));
+	extent = &state->extents[state->extent];
+	k = in_segment - state->extent_block[state->extent];
+	learn_start(state, k);
+	if (k + 1 < extent->blocks)
+	{
+		learn_start(state, k + 1);
+		end_row = state->starts[k + 1].row;
+	}
+	else
+		end_row = extent->first_row + extent->rows;
+
+	/* Read over the last block unless a slot still needs it. */
+	if (state->window != NULL)
+	{
+		if (state->window->refs == 1)
+			shuffle_window_detach(state->window);
+		else
+			drop_window(state);
+	}
+	if (state->block != NULL)
+	{
+		reuse = state->block;
+		state->block = NULL;
+		if (reuse->refs > 1)
+		{
+			shuffle_block_unpin(reuse);
+			reuse = NULL;
+		}
+	}
+	state->block = shuffle_block_create(state->file, reuse);
+	state->block->offset = state->starts[k].offset;
+	state->block->limit = extent->offset + extent->bytes;
+	state->block->partition = extent->partition;
+	state->block->rows = (uint32) (end_row - state->starts[k].row);
+	state->block->segment = state->segments[s].row->number;
+	state->block->first_row = state->starts[k].row;
+	state->current = n;
+	return state->block;
+}
+
+ShuffleWindow *
+shuffle_reading_window(ShuffleReadState *state, uint32 row, uint32 count)
+{
+	ShuffleBlock *block = state->block;
+	ShuffleWindow *window = state->window;
+	uint32		most = block->file->decoder->window_rows;
+	uint32		first = row;
+
+	Assert(row < block->rows);
+
+	if (window != NULL && window->block == block &&
+		row >= window->first && row - window->first < window->count)
+		return window;
+
+	if (count == 0)
+	{
+		first = row - row % most;
+		count = most;
+	}
+	count = Min(count, most);
+	count = Min(count, block->rows - first);
+
+	if (window != NULL && window->refs > 1)
+	{
+		drop_window(state);
+		window = NULL;
+	}
+	state->window = NULL;
+	state->window = shuffle_window_create(block, first, count, window);
+	return state->window;
+}
+
+int64
+shuffle_reading_locate(ShuffleReadState *state, int32 segment, uint64 row)
+{
+	ReadSegment *seg;
+	int			s = 0;
+	int			low;
+	int			high;
+	const ShfExtent *extent;
+	uint32		k = 0;
+
+	while (s < state->nsegments && state->segments[s].row->number < segment)
+		s++;
+	if (s == state->nsegments)
+		return state->nblocks;
+	seg = &state->segments[s];
+	if (seg->row->number > segment)
+		return seg->first_block;
+
+	enter_segment(state, s);
+
+	/* the first extent that ends behind the row */
+	low = 0;
+	high = state->nextents;
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (state->extents[middle].first_row + state->extents[middle].rows <= row)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == state->nextents)
+		return seg->first_block + seg->blocks;
+
+	extent = &state->extents[low];
+	enter_extent(state, low);
+	while (k + 1 < extent->blocks)
+	{
+		learn_start(state, k + 1);
+		if (state->starts[k + 1].row > row)
+			break;
+		k++;
+	}
+	return seg->first_block + state->extent_block[low] + k;
+}
+
+ShuffleWindow *
+shuffle_reading_fetch(Relation rel, ItemPointer tid, Snapshot snapshot)
+{
+	ShuffleStorage storage = shuffle_storage_of(rel);
+	ShuffleSegmentRow *segment;
+	ShuffleReadState *state;
+	ShuffleWindow *window = NULL;
+	ReadSegment *seg;
+	int32		number;
+	uint64		row;
+	int64		n;
+	MemoryContext cxt;
+	MemoryContext oldcxt;
+
+	shuffle_tid_decode(tid, &number, &row);
+
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle row fetch",
+								ALLOCSET_SMALL_SIZES);
+	oldcxt = MemoryContextSwitchTo(cxt);
+	segment = shuffle_catalog_segment(&storage, number, snapshot);
+	if (segment != NULL && row < (uint64) segment->rows)
+	{
+		state = create_state(rel, cxt);
+		state->desc = RelationGetDescr(rel);
+		seg = state->segments = palloc0(sizeof(ReadSegment));
+		seg->row = segment;
+		seg->blocks = state->nblocks = segment->blocks;
+		state->nsegments = 1;
+
+		n = shuffle_reading_locate(state, number, row);
+		if (n < state->nblocks)
+		{
+			ShuffleBlock *block = shuffle_reading_seek(state, n);
+
+			if (row >= block->first_row && row - block->first_row < block->rows)
+				window = shuffle_window_pin(shuffle_reading_window(state,
+																   row - block->first_row, 1));
+		}
+	}
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+	return window;
+}
+
+Snapshot
+shuffle_latest_snapshot(void)
+{
+	return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_relid("shuffle_segment")));
+}
+
+void
+shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals)
+{
+	ShuffleStorage storage = shuffle_storage_of(rel);
+	MemoryContext cxt;
+	MemoryContext oldcxt;
+	ListCell   *lc;
+
+	memset(totals, 0, sizeof(ShuffleTotals));
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle totals", ALLOCSET_SMALL_SIZES);
+	oldcxt = MemoryContextSwitchTo(cxt);
+	foreach(lc, shuffle_catalog_segments(&storage, snapshot))
+	{
+		ShuffleSegmentRow *row = lfirst(lc);
+
+		totals->segments++;
+		totals->rows += row->rows;
+		totals->bytes += row->bytes;
+		totals->blocks += row->blocks;
+	}
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+}
