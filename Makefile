@@ -30,6 +30,7 @@ ENGINE_OBJS = \
 PG_OBJS = \
 	src/pg/analyze.o \
 	src/pg/bounds.o \
+	src/pg/bounds_estimate.o \
 	src/pg/catalog.o \
 	src/pg/error.o \
 	src/pg/fetch.o \

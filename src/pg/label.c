@@ -117,12 +117,9 @@ parse_key_label(const char *label)
 	return *label == '\0' && key <= SHUFFLE_MAX_KEYS ? key : 0;
 }
 
-/*
- * Finds the key columns that a table's label counts.  A key column that was dropped took
- * its label with it, so that a number is missing.
- */
+/* Finds the key columns that a table's label counts; 0 where there is none. */
 static void
-resolve_keys(ShuffleOptions *options, const TableLabels *labels, const char *relname)
+resolve_keys(ShuffleOptions *options, const TableLabels *labels)
 {
 	options->keys = palloc0(sizeof(AttrNumber) * Max(options->nkeys, 1));
 	for (int i = 0; i < labels->ncolumns; i++)
@@ -132,17 +129,22 @@ resolve_keys(ShuffleOptions *options, const TableLabels *labels, const char *rel
 		if (key >= 1 && key <= options->nkeys)
 			options->keys[key - 1] = labels->attnums[i];
 	}
+}
+
+void
+shuffle_options_require_keys(const ShuffleOptions *options, Relation rel)
+{
 	for (int i = 0; i < options->nkeys; i++)
 	{
 		if (options->keys[i] == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("key column %d of %d of shuffle table \"%s\" is missing",
-							i + 1, options->nkeys, relname),
+							i + 1, options->nkeys, RelationGetRelationName(rel)),
 					 errdetail("No column has the label \"key=%d\". A dropped column takes its "
 							   "label with it.", i + 1),
-					 errhint("Choose key columns again: truncate the table and label its columns, "
-							 "or write it with shuffle_write(..., if_exists => 'replace').")));
+					 errhint("Write the table again with shuffle_write(..., keys => ..., "
+							 "if_exists => 'replace').")));
 	}
 }
 
@@ -165,7 +167,7 @@ shuffle_options_of(Relation rel)
 		return options;
 	}
 	options = shuffle_options_parse(labels.options);
-	resolve_keys(options, &labels, RelationGetRelationName(rel));
+	resolve_keys(options, &labels);
 	return options;
 }
 

@@ -68,7 +68,7 @@ shuffle_keys_create(const ShuffleOptions *options, TupleDesc desc)
 		Oid			proc;
 
 		key->attnum = options->keys[i];
-		if (key->attnum < 1 || key->attnum > desc->natts)
+		if (key->attnum < 1 || key->attnum > desc->natts)	/* see shuffle_options_require_keys() */
 			elog(ERROR, "key column number %d is out of range", key->attnum);
 		att = TupleDescAttr(desc, key->attnum - 1);
 		if (att->attisdropped)

@@ -48,4 +48,8 @@ extern int	shuffle_keys_compare(ShuffleKey *keys, int nkeys,
 extern void shuffle_bounds_parse(const ShuffleOptions *options, ShuffleKey *keys,
 								 ShuffleBounds *bounds);
 
+/* Sets options->nbounds and bounds to the stored text of these, in the current context. */
+extern void shuffle_bounds_format(ShuffleOptions *options, const ShuffleKey *keys,
+								  const ShuffleBounds *bounds);
+
 #endif							/* SHUFFLE_ROUTE_H */

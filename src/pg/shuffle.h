@@ -130,9 +130,13 @@ extern void shuffle_label_init(void);	/* registers the provider */
 
 /*
  * Options of a shuffle table, palloc'd in the current context; of rd_rel->relrewrite
- * while the table is a rewrite's transient relation.
+ * while the table is a rewrite's transient relation.  A key column that was dropped
+ * counts in nkeys and is 0 in keys: fine for reading, see the next function.
  */
 extern ShuffleOptions *shuffle_options_of(Relation rel);
+
+/* Before rows of rel are routed by these options: raises if a key column is gone. */
+extern void shuffle_options_require_keys(const ShuffleOptions *options, Relation rel);
 
 /*
  * Stores them as labels of a table, replacing what was there; no emptiness check.  The
@@ -155,7 +159,7 @@ extern ShuffleRouter *shuffle_router_create(const ShuffleOptions *options, Tuple
 /* values and isnull are indexed by attribute number - 1. */
 extern uint32 shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull);
 
-/* ------------------------------------------------------------ bounds.c */
+/* ------------------------------------------------------------ bounds.c, bounds_estimate.c */
 
 /*
  * Bounds as the user typed them, under the session's settings, become the text that is

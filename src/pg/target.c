@@ -239,6 +239,8 @@ shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc)
 	check_features(target->rel);
 	match_columns(target, desc);
 	target->stored = shuffle_options_of(target->rel);
+	if (args->if_exists == SHUFFLE_IF_EXISTS_APPEND)
+		shuffle_options_require_keys(target->stored, target->rel);
 	return target;
 }
 

@@ -333,6 +333,7 @@ replace_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarge
 		options->nbounds = 0;
 	shuffle_options_check(options);
 	options->nbounds = nbounds;
+	shuffle_options_require_keys(options, target->rel);
 	if (args->has_bounds)
 		shuffle_bounds_normalize(options, table);
 	return options;
