@@ -14,15 +14,19 @@ ENGINE_OBJS = \
 	src/engine/crc32c.o \
 	src/engine/decode.o \
 	src/engine/encode.o \
+	src/engine/encode_large.o \
 	src/engine/error.o \
 	src/engine/flatbuf_build.o \
 	src/engine/flatbuf_parse.o \
+	src/engine/nested.o \
 	src/engine/output.o \
 	src/engine/output_log.o \
 	src/engine/output_parts.o \
+	src/engine/output_stream.o \
 	src/engine/reader.o \
 	src/engine/rowbuf.o \
 	src/engine/schema.o \
+	src/engine/segment.o \
 	src/engine/template.o \
 	src/engine/verify.o \
 	src/engine/writer.o

@@ -256,7 +256,7 @@ typedef struct ShfWriterOptions
 
 	/*
 	 * Called between blocks on the thread that called append or finish, may be
-	 * NULL.  It may longjmp out: shf_writer_abort() stays valid after that.
+	 * NULL.  It may longjmp out: shf_writer_close() stays valid after that.
 	 */
 	void		(*poll) (void *arg);
 	void	   *poll_arg;
@@ -307,7 +307,7 @@ typedef struct ShfMetrics
 
 typedef struct ShfWriter ShfWriter;
 
-/* The least memory_limit this schema and these options work with, in bytes. */
+/* The least memory_limit this schema and these options work with, in bytes; 0 if they are invalid. */
 extern uint64_t shf_writer_min_memory(const ShfSchema *schema, const ShfWriterOptions *options);
 
 /* Copies schema and options.  Creates no file before the first block. */
@@ -328,6 +328,7 @@ extern ShfCode shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err
 /*
  * Emits what is left, completes, checks and syncs all files.  The array belongs to
  * the writer and lives until shf_writer_close().  No rows: no segments, no files.
+ * SHF_LAYOUT_STREAM has no segments ever, and without rows hands out an empty stream.
  */
 extern ShfCode shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments,
 								 ShfError *err);

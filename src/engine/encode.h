@@ -1,0 +1,140 @@
+/*
+ * encode.h
+ *	  The block encoder: packed rows in, one message out.
+ *
+ * The writer knows an encoder by ShfEncoderOps only.  The Arrow encoder is spread over
+ * encode.c (blocks of packed rows) and encode_large.c (rows above block_bytes).
+ */
+#ifndef SHF_ENCODE_H
+#define SHF_ENCODE_H
+
+#include "account.h"
+#include "codec.h"
+#include "nested.h"
+#include "output.h"
+#include "rowbuf.h"
+#include "template.h"
+
+typedef struct ShfEncoder ShfEncoder;
+
+typedef struct ShfEncoderOps
+{
+	/*
+	 * Makes one block of rows, or of the first *taken of them (at least one) when
+	 * they turn out too large, and puts it.
+	 */
+	ShfCode		(*block) (ShfEncoder *e, ShfOutput *out, uint32_t partition,
+						  const ShfRows *rows, uint32_t *taken, ShfError *err);
+
+	/* Makes a block of one row that is not packed, and puts it. */
+	ShfCode		(*large_row) (ShfEncoder *e, ShfOutput *out, uint32_t partition,
+							  const ShfRow *row, ShfError *err);
+	void		(*free) (ShfEncoder *e);
+} ShfEncoderOps;
+
+struct ShfEncoder
+{
+	const ShfEncoderOps *ops;
+};
+
+/* The schema, layout, options and account must outlive the encoder. */
+extern ShfCode shf_arrow_encoder_create(ShfEncoder **e, const ShfSchema *schema,
+										const ShfRowLayout *layout,
+										const ShfWriterOptions *options,
+										ShfAccount *account, ShfError *err);
+
+/* Most bytes of the message of a block of packed rows. */
+extern uint64_t shf_arrow_max_message(const ShfSchema *schema, const ShfWriterOptions *options);
+
+/* Memory of an encoder from the beginning, and what it may take in addition as it works. */
+extern uint64_t shf_arrow_encoder_memory(const ShfSchema *schema);
+extern uint64_t shf_arrow_growing_memory(const ShfSchema *schema, const ShfWriterOptions *options);
+
+/* ------------------------------------------------ private to encode*.c */
+
+typedef enum ShfGather
+{
+	SHF_GATHER_BOOL,
+	SHF_GATHER_1,
+	SHF_GATHER_2,
+	SHF_GATHER_4,
+	SHF_GATHER_8,
+	SHF_GATHER_16,
+	SHF_GATHER_N,
+	SHF_GATHER_VAR,
+	SHF_GATHER_NESTED
+} ShfGather;
+
+typedef struct ShfEncodeColumn
+{
+	/* constant */
+	ShfGather	gather;
+	uint32_t	slot;			/* offset of the slot in a packed row */
+	uint32_t	width;			/* fixed-width kinds: bytes of a value */
+	uint32_t	null_byte;		/* offset in a packed row */
+	uint8_t		null_bit;
+	int			field;
+	int			var;			/* index into ShfRow.var, or -1 */
+	int			node;			/* index of its FieldNode */
+	int			buffer;			/* index of its first Buffer */
+	ShfBuilder *nested;
+
+	/* of the current block */
+	uint32_t	null_count;
+	uint64_t	var_bytes;
+	uint8_t    *validity;		/* NULL: no NULLs */
+	int32_t    *offsets;
+	uint8_t    *data;
+	uint32_t	filled;			/* variable-width bytes gathered so far */
+} ShfEncodeColumn;
+
+typedef struct ShfArrowEncoder
+{
+	ShfEncoder	base;
+	const ShfSchema *schema;
+	const ShfRowLayout *layout;
+	const ShfWriterOptions *options;
+	ShfAccount *account;
+	ShfTemplate template;
+	ShfCompressor *compressor;	/* NULL: no codec */
+	uint64_t	compressor_held;	/* as accounted */
+
+	int			ncolumns;
+	ShfEncodeColumn *columns;
+	bool	   *raw_forbidden;	/* [nbuffers] */
+
+	int			nnested;
+	ShfBuilder *builders;		/* [nnested] */
+	uint64_t	builders_held;	/* as accounted */
+
+	/* the current block: nodes, uncompressed buffers, where copied ones come from */
+	int64_t    *nodes;			/* [2 * nnodes] */
+	ShfSpan    *spans;			/* [nbuffers] */
+	const uint8_t **sources;	/* [nbuffers] */
+	ShfSpan    *stored;			/* [nbuffers] the same after compression */
+
+	uint8_t    *scratch;		/* uncompressed body; codec only */
+	size_t		scratch_cap;
+	size_t		scratch_normal;
+
+	int32_t    *large_offsets;	/* [2 * nvar] offsets of a large row */
+	uint8_t    *large_header;	/* its message without body */
+} ShfArrowEncoder;
+
+static inline uint64_t
+shf_pad8(uint64_t n)
+{
+	return (n + 7) & ~UINT64_C(7);
+}
+
+/* Buffers of a compressed block shorter than this are not worth a frame. */
+#define SHF_MIN_FRAME_INPUT		64
+
+/* Bodies shorter than this are written plain. */
+#define SHF_MIN_COMPRESSED_BODY	4096
+
+extern ShfCode shf_arrow_large_row(ShfEncoder *e, ShfOutput *out, uint32_t partition,
+								   const ShfRow *row, ShfError *err);
+extern void shf_arrow_account(ShfArrowEncoder *e);
+
+#endif

@@ -1,0 +1,422 @@
+/*
+ * output.c
+ *	  What all outputs share: write buffer and current file.  See output.h.
+ */
+#define _GNU_SOURCE
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_DIRECT_WRITE	((size_t) 1 << 30)	/* Linux writes at most 2 GB at once */
+
+static ShfCode
+out_of_memory(ShfError *err)
+{
+	return shf_error(err, SHF_ERR_NOMEM, "out of memory while writing blocks");
+}
+
+char *
+shf_format(const char *fmt,...)
+{
+	va_list		args;
+	char	   *s;
+	int			len;
+
+	va_start(args, fmt);
+	len = vasprintf(&s, fmt, args);
+	va_end(args);
+	return len < 0 ? NULL : s;
+}
+
+/* ---------------------------------------------------------------- write buffer */
+
+/* Hands bytes to the current destination. */
+static ShfCode
+write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
+{
+	if (out->options->layout == SHF_LAYOUT_STREAM)
+		return len > 0 ? out->options->write_stream(out->options->write_arg, data, len, err) : SHF_OK;
+
+	while (len > 0)
+	{
+		ssize_t		n = write(out->fd, data, len < MAX_DIRECT_WRITE ? len : MAX_DIRECT_WRITE);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+		{
+			/* A write that takes nothing and says nothing means a full disk. */
+			if (n == 0)
+				errno = ENOSPC;
+			return shf_error_errno(err, "could not write to file \"%s\"", out->path);
+		}
+		data += n;
+		len -= (size_t) n;
+	}
+	return SHF_OK;
+}
+
+ShfCode
+shf_output_flush(ShfOutput *out, ShfError *err)
+{
+	size_t		len = out->len;
+
+	out->len = 0;
+	return write_out(out, out->buffer, len, err);
+}
+
+ShfCode
+shf_output_write(ShfOutput *out, const void *data, size_t len, ShfError *err)
+{
+	out->file_bytes += len;
+	out->bytes_written += len;
+	if (len >= out->options->write_buffer_size)
+	{
+		ShfCode		code = shf_output_flush(out, err);
+
+		return code == SHF_OK ? write_out(out, data, len, err) : code;
+	}
+	if (out->len + len > out->cap)
+	{
+		ShfCode		code = shf_output_flush(out, err);
+
+		if (code != SHF_OK)
+			return code;
+	}
+	memcpy(out->buffer + out->len, data, len);
+	out->len += len;
+	return SHF_OK;
+}
+
+/* Replaces the (empty) buffer. */
+static ShfCode
+resize_buffer(ShfOutput *out, size_t cap, ShfError *err)
+{
+	uint8_t    *buffer;
+
+	free(out->buffer);
+	out->buffer = NULL;
+	shf_account(out->account, out->cap, 0);
+	out->cap = 0;
+	buffer = malloc(cap);
+	if (buffer == NULL)
+		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a write buffer of %zu bytes", cap);
+	out->buffer = buffer;
+	out->cap = cap;
+	shf_account(out->account, 0, cap);
+	return SHF_OK;
+}
+
+ShfCode
+shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t rows, size_t bytes,
+				   uint8_t **at, ShfError *err)
+{
+	ShfCode		code = out->ops->open_block(out, partition, rows, bytes, err);
+
+	if (code == SHF_OK && out->len + bytes > out->cap)
+	{
+		code = shf_output_flush(out, err);
+		if (code == SHF_OK && bytes > out->cap)
+			code = resize_buffer(out, bytes, err);
+	}
+	*at = out->buffer + out->len;
+	return code;
+}
+
+ShfCode
+shf_output_put(ShfOutput *out, const ShfBlock *block, ShfError *err)
+{
+	uint64_t	offset = out->file_bytes;
+	ShfCode		code;
+
+	out->len += block->message_bytes;
+	out->file_bytes += block->message_bytes;
+	out->bytes_written += block->message_bytes;
+	code = out->ops->add_block(out, block, offset, err);
+	if (code == SHF_OK && out->len >= out->options->write_buffer_size)
+		code = shf_output_flush(out, err);
+	if (code == SHF_OK && out->cap > out->normal_cap)
+	{
+		code = shf_output_flush(out, err);
+		if (code == SHF_OK)
+			code = resize_buffer(out, out->normal_cap, err);
+	}
+	return code;
+}
+
+static ShfCode
+emit_to_output(void *arg, const void *data, size_t len, ShfError *err)
+{
+	return shf_output_write(arg, data, len, err);
+}
+
+static ShfCode
+emit_nowhere(void *arg, const void *data, size_t len, ShfError *err)
+{
+	(void) arg;
+	(void) data;
+	(void) len;
+	(void) err;
+	return SHF_OK;
+}
+
+/*
+ * The header holds the body's length and checksum.  A file gets a placeholder that is
+ * overwritten when the body is there; a stream cannot go back, so there the body is
+ * produced twice.
+ */
+ShfCode
+shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
+{
+	bool		is_stream = out->options->layout == SHF_LAYOUT_STREAM;
+	uint64_t	offset;
+	ShfCode		code;
+
+	code = out->ops->open_block(out, large->partition, large->rows, large->estimated_bytes, err);
+	if (code == SHF_OK && is_stream)
+		code = large->produce(large, emit_nowhere, NULL, err);
+	if (code != SHF_OK)
+		return code;
+
+	offset = out->file_bytes;
+	code = shf_output_write(out, large->header, large->header_bytes, err);
+	if (code == SHF_OK)
+		code = large->produce(large, emit_to_output, out, err);
+	if (code != SHF_OK)
+		return code;
+
+	if (!is_stream)
+	{
+		const uint8_t *data = large->header;
+		size_t		left = large->header_bytes;
+		uint64_t	at = offset;
+
+		code = shf_output_flush(out, err);
+		if (code != SHF_OK)
+			return code;
+		while (left > 0)
+		{
+			ssize_t		n = pwrite(out->fd, data, left, (off_t) at);
+
+			if (n < 0 && errno == EINTR)
+				continue;
+			if (n <= 0)
+			{
+				if (n == 0)
+					errno = ENOSPC;
+				return shf_error_errno(err, "could not write to file \"%s\"", out->path);
+			}
+			data += n;
+			left -= (size_t) n;
+			at += (uint64_t) n;
+		}
+	}
+	return out->ops->add_block(out, &large->block, offset, err);
+}
+
+/* ---------------------------------------------------------------- files */
+
+ShfCode
+shf_file_create(ShfOutput *out, char *path, ShfError *err)
+{
+	if (path == NULL)
+		return out_of_memory(err);
+	free(out->path);
+	out->path = path;
+	out->file_bytes = 0;
+	out->fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, (mode_t) out->options->file_mode);
+	if (out->fd < 0)
+		return shf_error_errno(err, "could not create file \"%s\"", path);
+	return shf_output_write(out, out->leader.data, out->leader.len, err);
+}
+
+ShfCode
+shf_file_complete(ShfOutput *out, ShfError *err)
+{
+	ShfBuffer	footer = {0};
+	ShfCode		code;
+
+	code = shf_output_write(out, shf_stream_end, sizeof(shf_stream_end), err);
+	if (code == SHF_OK)
+		code = shf_footer(&footer, &out->segment_schema, out->positions, out->npositions, err);
+	if (code == SHF_OK)
+		code = shf_output_write(out, footer.data, footer.len, err);
+	free(footer.data);
+	return code;
+}
+
+ShfCode
+shf_file_close(ShfOutput *out, bool sync, ShfError *err)
+{
+	struct stat st;
+	off_t		position;
+	ShfCode		code = shf_output_flush(out, err);
+	int			fd;
+
+	if (code != SHF_OK)
+		return code;
+	position = lseek(out->fd, 0, SEEK_CUR);
+	if (position < 0 || fstat(out->fd, &st) < 0)
+		return shf_error_errno(err, "could not examine file \"%s\"", out->path);
+	if ((uint64_t) position != out->file_bytes || (uint64_t) st.st_size != out->file_bytes)
+	{
+		errno = EIO;
+		return shf_error_errno(err, "file \"%s\" has %lld bytes and its position is %lld, "
+							   "but %llu bytes were written",
+							   out->path, (long long) st.st_size, (long long) position,
+							   (unsigned long long) out->file_bytes);
+	}
+
+	/* Not repeated after a failure: the kernel may have dropped the pages. */
+	if (sync && fsync(out->fd) < 0)
+		return shf_error_errno(err, "could not sync file \"%s\"", out->path);
+	fd = out->fd;
+	out->fd = -1;
+	if (close(fd) < 0 && errno != EINTR)
+		return shf_error_errno(err, "could not close file \"%s\"", out->path);
+	return SHF_OK;
+}
+
+void
+shf_file_abandon(ShfOutput *out)
+{
+	if (out->fd >= 0)
+		close(out->fd);
+	out->fd = -1;
+	out->len = 0;
+}
+
+ShfCode
+shf_sync_directory(const char *path, ShfError *err)
+{
+	ShfCode		code = SHF_OK;
+	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return shf_error_errno(err, "could not open directory \"%s\"", path);
+
+	/* Some file systems cannot sync directories and say so. */
+	if (fsync(fd) < 0 && errno != EINVAL && errno != EBADF)
+		code = shf_error_errno(err, "could not sync directory \"%s\"", path);
+	close(fd);
+	return code;
+}
+
+ShfCode
+shf_sync_parent(ShfOutput *out, ShfError *err)
+{
+	const char *path = out->options->path;
+	const char *slash = strrchr(path, '/');
+	char	   *parent;
+	ShfCode		code;
+
+	if (slash == NULL)
+		parent = shf_format(".");
+	else if (slash == path)
+		parent = shf_format("/");
+	else
+		parent = shf_format("%.*s", (int) (slash - path), path);
+	if (parent == NULL)
+		return out_of_memory(err);
+	code = shf_sync_directory(parent, err);
+	free(parent);
+	return code;
+}
+
+/* ---------------------------------------------------------------- life of an output */
+
+uint64_t
+shf_output_fixed_memory(const ShfSchema *schema, const ShfWriterOptions *options,
+						size_t max_message)
+{
+	ShfBuffer	message = {0};
+	uint64_t	bytes = sizeof(ShfOutput) + options->write_buffer_size + (uint64_t) max_message;
+
+	/*
+	 * Leader, footer's schema and the copy of the schema with its malloc overhead: four
+	 * times the message is ample.
+	 */
+	if (shf_schema_message(&message, schema, NULL) == SHF_OK)
+		bytes += 4 * (uint64_t) message.len + 4096;
+	free(message.data);
+	if (options->layout == SHF_LAYOUT_PARTITION_FILES)
+		bytes += shf_output_parts_memory(options->partitions);
+	return bytes;
+}
+
+uint64_t
+shf_output_index_memory(const ShfOutput *out)
+{
+	/* Block positions keep their room from segment to segment. */
+	return out->extents * SHF_EXTENT_COST + out->most_blocks * SHF_BLOCK_COST +
+		(uint64_t) out->nsegments * SHF_SEGMENT_COST;
+}
+
+ShfCode
+shf_output_create(ShfOutput **output, const ShfSchema *schema, const ShfWriterOptions *options,
+				  size_t max_message, ShfAccount *account, ShfError *err)
+{
+	ShfOutput  *out = calloc(1, sizeof(*out));
+	ShfCode		code;
+
+	*output = out;
+	if (out == NULL)
+		return out_of_memory(err);
+	switch (options->layout)
+	{
+		case SHF_LAYOUT_LOG:
+			out->ops = &shf_output_log_ops;
+			break;
+		case SHF_LAYOUT_PARTITION_FILES:
+			out->ops = &shf_output_parts_ops;
+			break;
+		case SHF_LAYOUT_STREAM:
+			out->ops = &shf_output_stream_ops;
+			break;
+	}
+	out->schema = schema;
+	out->options = options;
+	out->account = account;
+	out->fd = -1;
+	out->normal_cap = options->write_buffer_size + max_message;
+	code = resize_buffer(out, out->normal_cap, err);
+	if (code == SHF_OK)
+		code = out->ops->open(out, err);
+	return code;
+}
+
+ShfCode
+shf_output_end_run(ShfOutput *out, ShfError *err)
+{
+	return out->ops->end_run(out, err);
+}
+
+ShfCode
+shf_output_finish(ShfOutput *out, ShfError *err)
+{
+	return out->ops->finish(out, err);
+}
+
+void
+shf_output_close(ShfOutput *out)
+{
+	if (out == NULL)
+		return;
+	out->ops->abort(out);
+	shf_file_abandon(out);
+	for (int i = 0; i < out->nsegments; i++)
+		free(out->segments[i].extents);
+	free(out->segments);
+	free(out->positions);
+	free(out->leader.data);
+	shf_schema_release(&out->segment_schema);
+	free(out->path);
+	free(out->buffer);
+	free(out);
+}

@@ -1,0 +1,136 @@
+/*
+ * output_log.c
+ *	  SHF_LAYOUT_LOG: one file per segment, <path>-<n>.arrow, run after run.
+ *
+ * Every byte is written once, whatever the memory limit and the number of partitions.
+ * An extent is what one run leaves of a partition, unless the next run begins with
+ * the partition the last one ended with.  Rows are numbered in file order.
+ */
+#include "output.h"
+
+static ShfCode
+log_open(ShfOutput *out, ShfError *err)
+{
+	(void) out;
+	(void) err;
+	return SHF_OK;
+}
+
+static ShfCode
+log_end_segment(ShfOutput *out, ShfError *err)
+{
+	ShfCode		code = shf_file_complete(out, err);
+
+	if (code == SHF_OK)
+		code = shf_file_close(out, out->options->sync, err);
+	if (code != SHF_OK)
+		return code;
+	shf_segment_current(out)->bytes = out->file_bytes;
+	shf_segment_current(out)->files = 1;
+	shf_segment_end(out);
+	return SHF_OK;
+}
+
+static bool
+log_segment_full(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes)
+{
+	ShfSegment *segment = shf_segment_current(out);
+
+	if (segment->blocks == 0)
+		return false;
+	return out->file_bytes + bytes > SHF_SEGMENT_ROLL_BYTES ||
+		segment->rows + rows > SHF_SEGMENT_MAX_ROWS ||
+		(segment->nextents >= SHF_SEGMENT_MAX_EXTENTS &&
+		 segment->extents[segment->nextents - 1].partition != partition);
+}
+
+static ShfCode
+log_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes, ShfError *err)
+{
+	ShfCode		code = SHF_OK;
+
+	if (out->segment_open && log_segment_full(out, partition, rows, bytes))
+		code = log_end_segment(out, err);
+	if (code == SHF_OK && !out->segment_open)
+	{
+		code = shf_segment_begin(out, err);
+		if (code == SHF_OK)
+			code = shf_file_create(out, shf_format("%s-%u.arrow", out->options->path,
+												   shf_segment_current(out)->number), err);
+	}
+	return code;
+}
+
+static ShfCode
+log_add_block(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError *err)
+{
+	ShfSegment *segment = shf_segment_current(out);
+	ShfExtent  *last = NULL;
+	ShfBlockPos *pos;
+	ShfCode		code = shf_positions_reserve(out, out->npositions + 1, err);
+
+	if (code != SHF_OK)
+		return code;
+	pos = &out->positions[out->npositions++];
+	pos->offset = (int64_t) offset;
+	pos->metadata_bytes = (int32_t) (block->message_bytes - block->body_bytes);
+	pos->zero = 0;
+	pos->body_bytes = (int64_t) block->body_bytes;
+
+	if (segment->nextents > 0)
+		last = &segment->extents[segment->nextents - 1];
+	if (last == NULL || last->partition != block->partition)
+	{
+		ShfExtent	extent = {
+			.partition = block->partition,
+			.offset = offset,
+			.first_row = segment->rows,
+		};
+
+		code = shf_segment_add_extent(out, &extent, err);
+		if (code != SHF_OK)
+			return code;
+		last = &segment->extents[segment->nextents - 1];
+	}
+	last->blocks++;
+	last->bytes += block->message_bytes;
+	last->raw_bytes += block->raw_bytes;
+	last->rows += block->rows;
+	shf_segment_add_block(out, block);
+	return SHF_OK;
+}
+
+static ShfCode
+log_end_run(ShfOutput *out, ShfError *err)
+{
+	(void) out;
+	(void) err;
+	return SHF_OK;
+}
+
+static ShfCode
+log_finish(ShfOutput *out, ShfError *err)
+{
+	ShfCode		code = SHF_OK;
+
+	if (out->segment_open)
+		code = log_end_segment(out, err);
+	if (code == SHF_OK && out->options->sync && out->nsegments > 0)
+		code = shf_sync_parent(out, err);
+	return code;
+}
+
+static void
+log_abort(ShfOutput *out)
+{
+	(void) out;
+}
+
+const ShfOutputOps shf_output_log_ops = {
+	.open = log_open,
+	.open_block = log_open_block,
+	.add_block = log_add_block,
+	.end_run = log_end_run,
+	.finish = log_finish,
+	.abort = log_abort,
+};
