@@ -114,7 +114,7 @@ not_utf8(const ShuffleTypeMap *map, const ShuffleNode *node, const char *text, s
  * Stores a fixed-width value into its slot (unaligned, of the kind's width).  False, with
  * the slot unchanged, when it has no Arrow form.
  */
-static inline bool
+static pg_attribute_always_inline bool
 pack_fixed(const ShuffleTypeMap *map, const ShuffleNode *node, Datum value, uint8_t *slot)
 {
 	switch (node->repr)

@@ -31,8 +31,8 @@
 #define UNIX_EPOCH_DAYS	(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
 #define UNIX_EPOCH_US	((int64) UNIX_EPOCH_DAYS * USECS_PER_DAY)
 
-/* Bytes that copy_bytes() may write behind a value. */
-#define COPY_SLACK		16
+/* Bytes that copy_bytes() reads and writes at once: a value's scratch has as many more. */
+#define COPY_SLACK		32
 
 /* Elements of arrays, or fields of composites, that are decoded at a time. */
 #define NESTED_CHUNK	65536
@@ -145,15 +145,16 @@ unpack_fixed(const ShuffleNode *node, const ShfColumn *column, int64 first, int 
 /* ---------------------------------------------------------------- text and bytes */
 
 /*
- * Copies len bytes; short values, which are most of them, by two loads and stores that
- * may go beyond: up to COPY_SLACK bytes are readable before src_limit.
+ * Copies len bytes.  Most values are short: as long as COPY_SLACK bytes can be read before
+ * src_limit they are copied by a fixed number of loads and stores, without a call or a
+ * branch on the length.
  */
 static inline void
 copy_bytes(char *dst, const uint8_t *src, size_t len, const uint8_t *src_limit)
 {
 	if (len <= COPY_SLACK && src_limit - src >= COPY_SLACK)
 	{
-		uint64		words[2];
+		uint64		words[COPY_SLACK / sizeof(uint64)];
 
 		memcpy(words, src, sizeof(words));
 		memcpy(dst, words, sizeof(words));
