@@ -2,7 +2,9 @@
  * output.c
  *	  What all outputs share: write buffer and current file.  See output.h.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "output.h"
 
 #include <errno.h>

@@ -16,7 +16,9 @@
  * syncfs() on a descriptor that was opened before the first write, which since Linux
  * 5.8 reports every error of the file system since then.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include "output.h"
 
 #include <errno.h>

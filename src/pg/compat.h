@@ -78,8 +78,10 @@ typedef Oid RelFileNumber;
 #define SHUFFLE_MODULE_MAGIC PG_MODULE_MAGIC
 #endif
 
-/* 16 has one ownership check for all kinds of objects. */
+/* 16 has one check of ownership and privileges for most kinds of objects. */
 #if PG_VERSION_NUM >= 160000
+#define pg_namespace_aclcheck(nsp, roleid, mode) \
+	object_aclcheck(NamespaceRelationId, nsp, roleid, mode)
 #define pg_class_ownercheck(relid, roleid) object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 

@@ -9,8 +9,9 @@
  *					not against other writers or readers
  *	  replace		AccessExclusiveLock, as TRUNCATE
  *
- * Two sessions that create the same name wait for each other in the server's catalogs;
- * the second gets the server's error.
+ * Two sessions that create the same name wait for each other: whoever finds no table
+ * takes a lock on its name and looks again, so that the second finds the first one's.
+ * (Against a plain CREATE TABLE the server's unique index helps, with an error.)
  *
  * A replacement is written to a transient relation, the server's own for rewrites,
  * whose storage is swapped with the table's at the end: the query may read the old rows,
@@ -32,12 +33,15 @@
 #include "commands/cluster.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "pgstat.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
@@ -45,6 +49,9 @@
 #include "utils/varlena.h"
 
 #include "write.h"
+
+/* Last field of an advisory lock's tag; those that SQL takes have 1 and 2 there. */
+#define NAME_LOCK_CLASS		0x5348
 
 const char *
 shuffle_target_name(const ShuffleTarget *target)
@@ -186,9 +193,23 @@ match_columns(ShuffleTarget *target, TupleDesc desc)
 				 errhint("Columns go by position; the query must return them all.")));
 }
 
+/* Until the end of the transaction no other shuffle_write() creates this name. */
+static void
+lock_name(Oid namespace, const char *relname)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, namespace,
+						 DatumGetUInt32(hash_any((const unsigned char *) relname,
+												 strlen(relname))),
+						 NAME_LOCK_CLASS);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	AcceptInvalidationMessages();
+}
+
 /* A new table's schema: resolved now, so that it stays the same one. */
 static void
-check_creation_namespace(ShuffleTarget *target)
+prepare_creation(ShuffleTarget *target)
 {
 	Oid			namespace = RangeVarGetCreationNamespace(target->name);
 
@@ -203,30 +224,41 @@ check_creation_namespace(ShuffleTarget *target)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot create table \"%s\" in system schema \"%s\"",
 						target->name->relname, get_namespace_name(namespace))));
+	if (pg_namespace_aclcheck(namespace, GetUserId(), ACL_CREATE) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_SCHEMA, get_namespace_name(namespace));
 	target->name->schemaname = get_namespace_name(namespace);
+	lock_name(namespace, target->name->relname);
+}
+
+static Oid
+lookup(const ShuffleTarget *target)
+{
+	LOCKMODE	lockmode = NoLock;
+
+	if (target->args->if_exists == SHUFFLE_IF_EXISTS_APPEND)
+		lockmode = RowExclusiveLock;
+	else if (target->args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
+		lockmode = AccessExclusiveLock;
+	return RangeVarGetRelidExtended(target->name, lockmode, RVR_MISSING_OK, check_existing,
+									unconstify(ShuffleWriteArgs *, target->args));
 }
 
 ShuffleTarget *
 shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc)
 {
 	ShuffleTarget *target = palloc0(sizeof(ShuffleTarget));
-	LOCKMODE	lockmode = NoLock;
-
-	if (args->if_exists == SHUFFLE_IF_EXISTS_APPEND)
-		lockmode = RowExclusiveLock;
-	else if (args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
-		lockmode = AccessExclusiveLock;
 
 	target->args = args;
 	target->name = makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(args->target)));
-	target->relid = RangeVarGetRelidExtended(target->name, lockmode, RVR_MISSING_OK,
-											 check_existing, unconstify(ShuffleWriteArgs *, args));
+	target->relid = lookup(target);
+	if (!OidIsValid(target->relid))
+	{
+		prepare_creation(target);
+		target->relid = lookup(target);
+	}
 	target->exists = OidIsValid(target->relid);
 	if (!target->exists)
-	{
-		check_creation_namespace(target);
 		return target;
-	}
 	if (args->if_exists == SHUFFLE_IF_EXISTS_ERROR)
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_TABLE),

@@ -81,7 +81,7 @@ parse_if_exists(const char *text)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid value for option \"%s\": \"%s\"", "if_exists", text),
-			 errhint("Valid values are \"error\", \"append\" and \"replace\".")));
+			 errhint("Valid values: \"error\", \"append\", \"replace\".")));
 	return SHUFFLE_IF_EXISTS_ERROR; /* keep compiler quiet */
 }
 
@@ -319,6 +319,7 @@ replace_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarge
 		options->nkeys = 0;
 	if (options->method == SHUFFLE_SINGLE && !args->has_partitions)
 		options->partitions = 1;
+	shuffle_options_require_keys(options, target->rel);
 
 	if (args->has_bounds)
 		set_bounds(options, args);

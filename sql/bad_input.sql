@@ -1,0 +1,172 @@
+--
+-- What shuffle_write refuses, and that nothing is left behind
+--
+\set SHOW_CONTEXT never
+CREATE SCHEMA bad_input;
+SET search_path = bad_input, public;
+CREATE TABLE src (id int, name text, p point, j json);
+INSERT INTO src SELECT i, 'name ' || i, point(i, i), '{}' FROM generate_series(1, 10) i;
+
+-- arguments: null, out of range, unknown
+SELECT * FROM shuffle_write(NULL, 't');
+SELECT * FROM shuffle_write('SELECT 1 AS a', NULL);
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', partitions => 0);
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', partitions => -1);
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', partitions => 1000001);
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', partitions => 4097, layout => 'partition_files');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', method => 'zigzag');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', hash => 'md5');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', layout => 'heap');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', codec => 'gzip');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', codec => 'zstd:99');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', codec => 'lz4:x');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', types => 'avro');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', unrepresentable => 'ignore');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', if_exists => 'truncate');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', workers => -1);
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', workers => 2000);
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', partitions => 2, method => 'single');
+
+-- keys
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{nope}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{5}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{0}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{id,id}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{id,1}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{NULL}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{{id},{name}}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', method => 'hash');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', method => 'round_robin', keys => '{id}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{p}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', keys => '{j}', method => 'range', partitions => 2);
+
+-- bounds
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'range', '{5,2}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'range', '{5,5}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'range', '{5}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'range', '{1,2,3}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'range', '{1,x}');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'hash', '{1,2}');
+
+-- query: empty, several statements, not a query
+SELECT * FROM shuffle_write('', 't');
+SELECT * FROM shuffle_write(' -- nothing', 't');
+SELECT * FROM shuffle_write('SELECT 1 AS a;  SELECT 2 AS b', 't');
+SELECT * FROM shuffle_write('INSERT INTO src VALUES (1)', 't');
+SELECT * FROM shuffle_write('INSERT INTO src VALUES (1) RETURNING *', 't');
+SELECT * FROM shuffle_write('UPDATE src SET id = 0', 't');
+SELECT * FROM shuffle_write('DELETE FROM src RETURNING *', 't');
+SELECT * FROM shuffle_write('CREATE TABLE x (a int)', 't');
+SELECT * FROM shuffle_write('CREATE TABLE x AS SELECT 1', 't');
+SELECT * FROM shuffle_write('COPY src TO STDOUT', 't');
+SELECT * FROM shuffle_write('EXPLAIN SELECT 1', 't');
+SELECT * FROM shuffle_write('SELECT id INTO x FROM src', 't');
+SELECT * FROM shuffle_write('SELECT id INTO x FROM src UNION SELECT 1', 't');
+SELECT * FROM shuffle_write('WITH d AS (DELETE FROM src RETURNING *) SELECT * FROM d', 't');
+SELECT * FROM shuffle_write('SELECT * FROM (WITH d AS (DELETE FROM src RETURNING *) SELECT * FROM d) s', 't');
+
+-- query: errors point into the text that the user wrote
+SELECT * FROM shuffle_write('SELECT id FRM src', 't');
+SELECT * FROM shuffle_write('SELECT id,
+       nope
+  FROM src', 't');
+SELECT * FROM shuffle_write('SELECT * FROM src WHERE id = $1', 't');
+SELECT * FROM shuffle_write('SELECT * FROM nowhere', 't');
+SELECT * FROM shuffle_write('SELECT id / 0 AS a FROM src', 't');
+SELECT * FROM shuffle_write('SELECT q.c1 FROM src', 't');
+
+-- output columns
+SELECT * FROM shuffle_write('SELECT id, name, id FROM src', 't');
+SELECT * FROM shuffle_write('SELECT 1, 2', 't');
+SELECT * FROM shuffle_write('SELECT id, ROW(id, name) AS r FROM src', 't');
+SELECT * FROM shuffle_write('SELECT id, pg_sleep(0) AS v FROM src', 't');
+SELECT * FROM shuffle_write('SELECT id AS ctid FROM src', 't');
+
+-- target: its name and what has it already
+SELECT * FROM shuffle_write('SELECT * FROM src', '');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'a.b.c.d');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'no_schema.t');
+CREATE VIEW a_view AS SELECT * FROM src;
+CREATE SEQUENCE a_sequence;
+CREATE TABLE a_partitioned (id int) PARTITION BY LIST (id);
+SELECT * FROM shuffle_write('SELECT * FROM src', 'a_view');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'a_view', if_exists => 'replace');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'a_sequence', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'a_partitioned', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'src');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'src', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'src', if_exists => 'replace');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'pg_class', if_exists => 'replace');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'pg_catalog.t');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'pg_toast.t');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'information_schema.t');
+SELECT * FROM shuffle_write('SELECT * FROM src', 'pg_temp.t');
+
+-- privileges: on the schema, on the source, on the target
+CREATE ROLE regress_shuffle_nobody;
+GRANT USAGE ON SCHEMA bad_input TO regress_shuffle_nobody;
+SELECT sum(rows) FROM shuffle_write('SELECT id FROM src', 'owned', method => 'single');
+SET ROLE regress_shuffle_nobody;
+SELECT * FROM shuffle_write('SELECT 1 AS a', 'bad_input.t');
+SELECT * FROM shuffle_write('SELECT * FROM src', 't');
+SELECT * FROM shuffle_write('SELECT 1', 'owned', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT 1', 'owned', if_exists => 'replace');
+RESET ROLE;
+GRANT INSERT ON owned TO regress_shuffle_nobody;
+GRANT SELECT (name) ON src TO regress_shuffle_nobody;
+SET ROLE regress_shuffle_nobody;
+SELECT * FROM shuffle_write('SELECT id FROM src', 'owned', if_exists => 'append');
+SELECT sum(rows) FROM shuffle_write('SELECT length(name) FROM src', 'owned', if_exists => 'append');
+RESET ROLE;
+
+-- append and replace: columns and options
+SELECT * FROM shuffle_write('SELECT 1', 'owned');
+SELECT * FROM shuffle_write('SELECT 1, 2 AS b', 'owned', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT ''x''', 'owned', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT point(1,1)', 'owned', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT 1::bigint', 'owned', if_exists => 'replace');
+SELECT * FROM shuffle_write('SELECT 1', 'owned', 7, if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT 1 AS a', 'owned', keys => '{a}', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT 1', 'owned', codec => 'zstd:5', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT 1', 'owned', types => 'native', if_exists => 'append');
+SELECT * FROM shuffle_write('SELECT 1', 'owned', unrepresentable => 'null', if_exists => 'append');
+ALTER TABLE owned ALTER id SET NOT NULL;
+SELECT * FROM shuffle_write('SELECT NULL::int', 'owned', if_exists => 'append');
+ALTER TABLE owned ADD CONSTRAINT positive CHECK (id > 0);
+SELECT * FROM shuffle_write('SELECT 1', 'owned', if_exists => 'append');
+
+-- values without an Arrow form
+SELECT * FROM shuffle_write('SELECT id, date ''infinity'' AS d FROM src', 't');
+SELECT * FROM shuffle_write('SELECT ''NaN''::numeric(5,2) AS n', 't');
+SELECT * FROM shuffle_write('SELECT time ''24:00:00'' AS t', 't');
+SELECT * FROM shuffle_write('SELECT ARRAY[[1,2],[3,4]] AS a', 't');
+
+-- too little memory
+SET shuffle_ext.memory_limit = '1MB';
+SELECT * FROM shuffle_write('SELECT * FROM src', 't', partitions => 1000000);
+RESET shuffle_ext.memory_limit;
+
+-- read-only
+BEGIN READ ONLY;
+SELECT * FROM shuffle_write('SELECT * FROM src', 't');
+ROLLBACK;
+
+-- the sink by itself
+SELECT shuffle_sink('\x00'::bytea, id) FROM src;
+SELECT shuffle_sink('\x000000000000000000000000'::bytea, id) FROM src;
+SELECT shuffle_sink(NULL::bytea, id) FROM src;
+SELECT shuffle_sink('\x000000000000000000000000'::bytea);
+SELECT shuffle_sink_row('\x000000000000000000000000'::bytea, src) FROM src;
+SELECT shuffle_sink('\x000000000000000000000000'::bytea, id) OVER () FROM src;
+SELECT shuffle_sink_serialize(NULL);
+SELECT shuffle_sink_final(NULL);
+SELECT shuffle_sink_combine(NULL, NULL);
+
+-- nothing is left: one table, made above, and its files
+SELECT relname FROM pg_class WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'shuffle') ORDER BY 1;
+SELECT count(*) FROM shuffle_segments WHERE relation = 'owned'::regclass;
+
+DROP OWNED BY regress_shuffle_nobody;
+DROP ROLE regress_shuffle_nobody;
+\set VERBOSITY terse
+DROP SCHEMA bad_input CASCADE;
