@@ -21,7 +21,6 @@ CREATE TABLE shuffle_segment (
 	blocks int8 NOT NULL,
 	files int8 NOT NULL,
 	nextents int4 NOT NULL,
-	rewritten bool NOT NULL,
 	layout text NOT NULL,
 	root text NOT NULL,
 	name text NOT NULL,

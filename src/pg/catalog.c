@@ -27,6 +27,7 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
@@ -166,7 +167,6 @@ form_row(ShuffleSegmentRow *row, HeapTuple tuple, TupleDesc desc)
 	row->blocks = DatumGetInt64(values[Anum_segment_blocks - 1]);
 	row->files = DatumGetInt64(values[Anum_segment_files - 1]);
 	row->nextents = DatumGetInt32(values[Anum_segment_nextents - 1]);
-	row->rewritten = DatumGetBool(values[Anum_segment_rewritten - 1]);
 	layout = TextDatumGetCString(values[Anum_segment_layout - 1]);
 	row->layout = shuffle_parse_layout(layout);
 	pfree(layout);
@@ -263,7 +263,6 @@ shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents)
 	values[Anum_segment_blocks - 1] = Int64GetDatum(row->blocks);
 	values[Anum_segment_files - 1] = Int64GetDatum(row->files);
 	values[Anum_segment_nextents - 1] = Int32GetDatum(row->nextents);
-	values[Anum_segment_rewritten - 1] = BoolGetDatum(row->rewritten);
 	values[Anum_segment_layout - 1] = CStringGetTextDatum(shuffle_layout_name(row->layout));
 	values[Anum_segment_root - 1] = CStringGetTextDatum(row->root);
 	values[Anum_segment_name - 1] = CStringGetTextDatum(row->name);
@@ -320,8 +319,8 @@ shuffle_catalog_delete(const ShuffleStorage *storage, List **roots)
 
 /*
  * Reads a storage's rows.  *settled tells that the snapshot sees a row that another
- * transaction, or a rewrite, has written: then it sees the rewrite, too, if there was
- * one, because a rewrite has the table to itself until it commits.
+ * transaction has written: then it also sees the rewrite that made this storage, if one
+ * did, because a rewrite has the table to itself until it commits.
  */
 static List *
 scan_storage(Relation rel, const ShuffleStorage *storage, Snapshot snapshot, bool *settled)
@@ -341,8 +340,7 @@ scan_storage(Relation rel, const ShuffleStorage *storage, Snapshot snapshot, boo
 
 		form_row(row, tuple, RelationGetDescr(rel));
 		rows = lappend(rows, row);
-		if (row->rewritten ||
-			!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
+		if (!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
 			*settled = true;
 	}
 	systable_endscan_ordered(scan);
@@ -365,42 +363,43 @@ shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot)
 }
 
 /*
- * The storage exists for the caller, but its snapshot sees nothing in it that proves
- * it young enough.  If a rewrite made the storage, the rows that the snapshot should
- * see are in another one, and returning nothing would be a lie.
+ * Nothing that the snapshot sees in the storage proves it young enough.  If, for the
+ * snapshot, the table has another storage, then a rewrite or TRUNCATE came in between,
+ * the rows that it should see are gone, and returning nothing would be a lie.  A table
+ * that the snapshot does not see at all is empty for it.
  */
 static void
-check_rewrite(Relation rel, const ShuffleStorage *storage)
+check_rewrite(const ShuffleStorage *storage, Snapshot snapshot)
 {
-	ScanKeyData keys[3];
+	Oid			relid = RelidByRelfilenumber(storage->tablespace, storage->filenumber);
+	Relation	rel;
+	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	bool		rewritten = false;
 
-	storage_keys(keys, storage, 0);
-	scan = systable_beginscan(rel, ids.pkey, true, SnapshotSelf, 2, keys);
-	while (!rewritten && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	/* The transient relation of a rewrite under way has no such past. */
+	if (!OidIsValid(relid))
+		return;
+
+	rel = table_open(RelationRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(rel, ClassOidIndexId, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
 	{
-		bool		isnull;
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
 
-		rewritten = DatumGetBool(heap_getattr(tuple, Anum_segment_rewritten,
-											  RelationGetDescr(rel), &isnull));
+		if (form->relfilenode != storage->filenumber || form->reltablespace != storage->tablespace)
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("could not read table \"%s\" due to a concurrent rewrite",
+							NameStr(form->relname)),
+					 errdetail("The table was rewritten or truncated after this transaction's "
+							   "snapshot was taken, and its earlier segments are gone."),
+					 errhint("Retry the transaction.")));
 	}
 	systable_endscan(scan);
-
-	if (rewritten)
-	{
-		Oid			relid = RelidByRelfilenumber(storage->tablespace, storage->filenumber);
-		char	   *relname = OidIsValid(relid) ? get_rel_name(relid) : NULL;
-
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not read table \"%s\" due to a concurrent rewrite",
-						relname ? relname : "?"),
-				 errdetail("The table was rewritten after the snapshot was taken, and its earlier "
-						   "segments are gone."),
-				 errhint("Retry the transaction.")));
-	}
+	table_close(rel, AccessShareLock);
 }
 
 List *
@@ -413,9 +412,9 @@ shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot snapshot)
 	require_extension();
 	rel = table_open(ids.table, AccessShareLock);
 	rows = scan_storage(rel, storage, snapshot, &settled);
-	if (!settled && IsMVCCSnapshot(snapshot))
-		check_rewrite(rel, storage);
 	table_close(rel, AccessShareLock);
+	if (!settled && IsMVCCSnapshot(snapshot))
+		check_rewrite(storage, snapshot);
 	return rows;
 }
 

@@ -27,7 +27,6 @@ enum
 	Anum_segment_blocks,
 	Anum_segment_files,
 	Anum_segment_nextents,
-	Anum_segment_rewritten,
 	Anum_segment_layout,
 	Anum_segment_root,
 	Anum_segment_name,

@@ -297,7 +297,6 @@ typedef struct ShuffleSegmentRow
 	int64		files;
 	int32		nextents;
 	Datum		extents;		/* detoastable bytea, or 0 */
-	bool		rewritten;		/* written by a rewrite: older snapshots must not read the storage */
 } ShuffleSegmentRow;
 
 #define SHUFFLE_MAX_SEGMENTS	(1 << 20)	/* per storage, see tid in shuffle.h */
@@ -314,7 +313,8 @@ extern void shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *exte
 
 /*
  * Segments of a storage visible to snapshot, by number, in the current context.
- * Raises ERRCODE_T_R_SERIALIZATION_FAILURE when a rewrite that snapshot does not see made the storage.
+ * Raises ERRCODE_T_R_SERIALIZATION_FAILURE when the table has another storage for snapshot,
+ * because it was rewritten or truncated since.
  */
 extern List *shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot snapshot);
 

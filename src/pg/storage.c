@@ -111,13 +111,13 @@ shuffle_database_dir(const char *root, Oid database)
 	return psprintf("%s/%s/%u", DataDir, root, database);
 }
 
-/* The line an OWNER file of this cluster has. */
+/* What the first line of this cluster's OWNER files says. */
 static char *
-owner_line(void)
+owner_name(void)
 {
 	char		resolved[PATH_MAX];
 
-	return psprintf("%s\n", realpath(DataDir, resolved) != NULL ? resolved : DataDir);
+	return pstrdup(realpath(DataDir, resolved) != NULL ? resolved : DataDir);
 }
 
 /*
@@ -149,15 +149,13 @@ shuffle_root_state(const char *root, char **owner)
 	if (len < 0)
 		return SHUFFLE_ROOT_FOREIGN;
 	found[len] = '\0';
+	found[strcspn(found, "\n")] = '\0';
 
-	expected = owner_line();
+	expected = owner_name();
 	state = strcmp(found, expected) == 0 ? SHUFFLE_ROOT_OURS : SHUFFLE_ROOT_FOREIGN;
 	pfree(expected);
 	if (state == SHUFFLE_ROOT_FOREIGN && owner)
-	{
-		found[strcspn(found, "\n")] = '\0';
 		*owner = pstrdup(found);
-	}
 	return state;
 }
 
@@ -186,7 +184,8 @@ directory_is_empty(const char *path)
 static void
 claim_root(const char *root)
 {
-	char	   *line = owner_line();
+	char	   *name = owner_name();
+	char	   *line = psprintf("%s\n", name);
 	char	   *path = psprintf("%s/" OWNER_FILE, root);
 	char	   *temp = psprintf("%s/" OWNER_FILE ".%d", root, MyProcPid);
 	int			fd;
@@ -226,6 +225,7 @@ claim_root(const char *root)
 	pfree(temp);
 	pfree(path);
 	pfree(line);
+	pfree(name);
 }
 
 /* mkdir with the data directory's mode; true if the directory was not there before. */
@@ -312,8 +312,8 @@ prepare_outer_root(const char *root)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("directory \"%s\" is not empty and has no file \"%s\"", root, OWNER_FILE),
-				 errhint("Write the path of this cluster's data directory and a newline into that "
-						 "file if the directory is this cluster's.")));
+				 errhint("If the directory is this cluster's, write the path of its data directory "
+						 "into that file.")));
 	if (state == SHUFFLE_ROOT_FOREIGN)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

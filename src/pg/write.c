@@ -206,7 +206,6 @@ publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOption
 		row.blocks = segment->blocks;
 		row.files = segment->files;
 		row.nextents = segment->nextents;
-		row.rewritten = target->transient != NULL;
 
 		if (segment->layout == SHF_LAYOUT_PARTITION_FILES && shuffle_setting_sync)
 			shuffle_fsync_dir(psprintf("%s/%s", place->dir, row.name));
