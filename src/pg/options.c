@@ -372,7 +372,7 @@ check_options(const ShuffleOptions *options, bool stored)
 		(options->nbounds > 0 && options->nbounds != options->partitions - 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%d range partitions need %d bounds, not %d",
+				 errmsg("number of bounds for %d range partitions must be %d, not %d",
 						options->partitions, options->partitions - 1, options->nbounds),
 				 errhint("A bound is the lowest value of the next partition. Without bounds "
 						 "they are estimated from the data.")));

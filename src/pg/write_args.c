@@ -249,7 +249,7 @@ check_bounds_count(ShuffleOptions *options, const ShuffleWriteArgs *args)
 	else if (args->nbounds == 0 && options->partitions != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%d range partitions need %d bounds, not %d",
+				 errmsg("number of bounds for %d range partitions must be %d, not %d",
 						options->partitions, options->partitions - 1, 0),
 				 errhint("Leave \"bounds\" out to have them estimated from the data.")));
 }
