@@ -4,6 +4,7 @@
 \set SHOW_CONTEXT never
 CREATE SCHEMA bad_input;
 SET search_path = bad_input, public;
+SET client_min_messages = warning;
 CREATE TABLE src (id int, name text, p point, j json);
 INSERT INTO src SELECT i, 'name ' || i, point(i, i), '{}' FROM generate_series(1, 10) i;
 
@@ -162,9 +163,17 @@ SELECT shuffle_sink_serialize(NULL);
 SELECT shuffle_sink_final(NULL);
 SELECT shuffle_sink_combine(NULL, NULL);
 
--- nothing is left: one table, made above, and its files
+-- nothing is left but what two calls above have written
 SELECT relname FROM pg_class WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'shuffle') ORDER BY 1;
-SELECT count(*) FROM shuffle_segments WHERE relation = 'owned'::regclass;
+SELECT count(*), count(pg_stat_file(path)) AS files FROM shuffle_segments WHERE relation = 'owned'::regclass;
+SELECT count(*) AS files FROM (SELECT 'pg_shuffle/' || oid AS base FROM pg_database WHERE datname = current_database()) d,
+	pg_ls_dir(base) AS storage, pg_ls_dir(base || '/' || storage) AS file
+	WHERE storage = (SELECT '0_' || pg_relation_filenode('owned'));
+SELECT count(*) AS files FROM shuffle_segments s
+	RIGHT JOIN (SELECT base || '/' || storage || '/' || file AS path
+				FROM (SELECT 'pg_shuffle/' || oid AS base FROM pg_database WHERE datname = current_database()) d,
+					pg_ls_dir(base) AS storage, pg_ls_dir(base || '/' || storage) AS file) f USING (path)
+	WHERE s.relation IS NULL;
 
 DROP OWNED BY regress_shuffle_nobody;
 DROP ROLE regress_shuffle_nobody;

@@ -228,7 +228,8 @@ shf_batch_check(ShfBatch *b, ShfError *err)
 		if (length < 0 || length > INT32_MAX || nulls < 0 || nulls > length)
 			return shf_batch_corrupt(b, err, "column \"%.100s\" has %lld values and %lld NULLs",
 									 node->field->name, (long long) length, (long long) nulls);
-		if (nulls > 0 && !node->field->nullable)
+		if (nulls > 0 && !node->field->nullable &&
+			(node->parent < 0 || b->nodes[node->parent].field->kind != SHF_STRUCT))
 			return shf_batch_corrupt(b, err, "column \"%.100s\" has %lld NULLs but must have none",
 									 node->field->name, (long long) nulls);
 		if (node->parent < 0 && length != h->rows)
@@ -483,6 +484,23 @@ check_validity(const ShfBatch *b, const ShfColumn *c, ShfError *err)
 	return SHF_OK;
 }
 
+/* A field that is never NULL may still be absent where its struct is NULL. */
+static ShfCode
+check_not_null(const ShfBatch *b, const ShfColumn *c, const ShfColumn *parent, ShfError *err)
+{
+	uint8_t wrong = 0;
+
+	for (int64_t i = 0; i < c->length / 8; i++)
+		wrong |= ~c->validity[i] & (parent->validity != NULL ? parent->validity[i] : 0xFF);
+	for (int64_t i = c->length & ~INT64_C(7); i < c->length; i++)
+		wrong |= ~c->validity[i >> 3] >> (i & 7) & 1 &
+			(parent->validity != NULL ? parent->validity[i >> 3] >> (i & 7) : 1);
+	if (wrong != 0)
+		return shf_batch_corrupt(b, err, "column \"%.100s\" has NULLs but must have none",
+								 c->field->name);
+	return SHF_OK;
+}
+
 /* Offsets start at 0 and never fall; what the last one must be is the caller's. */
 static ShfCode
 check_offsets(const ShfBatch *b, const ShfColumn *c, ShfError *err)
@@ -576,6 +594,8 @@ decode_node(ShfBatch *b, int column, int n, size_t *used, ShfError *err)
 	if (c->validity != NULL)
 	{
 		code = check_validity(b, c, err);
+		if (code == SHF_OK && !c->field->nullable)
+			code = check_not_null(b, c, b->nodes[node->parent].column, err);
 		if (code != SHF_OK)
 			return code;
 	}

@@ -267,7 +267,7 @@ shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc)
 
 	target->rel = table_open(target->relid, NoLock);
 	if (args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
-		CheckTableNotInUse(target->rel, "shuffle_write");
+		CheckTableNotInUse(target->rel, "replace");
 	check_features(target->rel);
 	match_columns(target, desc);
 	target->stored = shuffle_options_of(target->rel);
@@ -340,7 +340,7 @@ shuffle_target_finish(ShuffleTarget *target, const ShuffleOptions *options, uint
 		char		persistence = target->rel->rd_rel->relpersistence;
 
 		/* The query may have called a function that opened a cursor on the table. */
-		CheckTableNotInUse(target->rel, "shuffle_write");
+		CheckTableNotInUse(target->rel, "replace");
 		table_close(target->transient, NoLock);
 		table_close(target->rel, NoLock);
 		finish_heap_swap(target->relid, transient, false, false, false, false, frozen, minmulti,

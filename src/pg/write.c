@@ -222,16 +222,21 @@ publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOption
 	MemoryContextDelete(context);
 }
 
-/* Small blocks are the one thing users get wrong silently: say which setting helps. */
+/*
+ * Small blocks are what users get wrong without noticing: say which setting helps.
+ * Silent where nothing would: one block of each writer in one partition.
+ */
 static void
 advise(const WriteTotals *totals)
 {
-	int			used = 0;
+	uint64		needed = 0;		/* blocks if every writer made one for each partition */
 
 	if (totals->blocks == 0 || totals->rows / totals->blocks >= SMALL_BLOCK_ROWS)
 		return;
 	for (int i = 0; i < totals->npartitions; i++)
-		used += totals->partitions[i].blocks > 0;
+		needed += totals->partitions[i].segments;
+	if (totals->blocks == 1 || (totals->npartitions == 1 && totals->blocks <= needed))
+		return;
 
 	ereport(NOTICE,
 			(errmsg("blocks have %.1f rows on average",
@@ -242,9 +247,9 @@ advise(const WriteTotals *totals)
 			 totals->raw_bytes / totals->blocks >= shuffle_setting_block_bytes / 2 ?
 			 errhint("The rows are wide: raise \"%s\", now %d bytes.", "shuffle_ext.block_bytes",
 					 shuffle_setting_block_bytes) :
-			 totals->rows / ((uint64) used * totals->nwriters) < SMALL_BLOCK_ROWS ?
-			 errhint("There are few rows for so many partitions: use fewer than %d, or fewer workers.",
-					 totals->npartitions) :
+			 totals->rows / needed < SMALL_BLOCK_ROWS ?
+			 errhint("There are few rows for so many partitions: use fewer than %d%s.",
+					 totals->npartitions, totals->nwriters > 1 ? ", or fewer workers" : "") :
 			 errhint("Raise \"%s\", now %d kB, or use fewer partitions.",
 					 "shuffle_ext.memory_limit", shuffle_setting_memory_limit_kb)));
 }

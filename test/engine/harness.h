@@ -104,7 +104,7 @@ test_fail(const char *file, int line, const char *fmt,...)
 			FAIL("%s: message \"%s\" does not contain \"%s\"", #call, err.message, (text)); \
 	} while (0)
 
-static void
+static inline void
 test_run(void (*test) (void), const char *name)
 {
 	if (setjmp(test_jump) == 0)

@@ -259,10 +259,10 @@ def check_index(cursor, target):
         return "no row in shuffle_index"
     data = cursor.execute("SELECT current_setting('data_directory')").fetchone()[0]
     for row in rows:
-        path = os.path.join(data, row["file"])
+        path = os.path.join(data, row["path"])
         with open(path, "rb") as file:
             reader = pyarrow.ipc.open_file(path)
-            file.seek(row["offset"])
+            file.seek(row["byte_offset"])
             extent = pyarrow.py_buffer(file.read(row["bytes"]))
         at = blocks = count = 0
         while at < extent.size:
