@@ -132,6 +132,7 @@ shuffle_file_open(const char *path, const uint8 *segment_id, int64 bytes, TupleD
 
 	file = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleFile));
 	file->refs = 1;
+	file->counted = true;
 	strlcpy(file->relname, relname, NAMEDATALEN);
 
 	PG_TRY();
@@ -186,12 +187,23 @@ shuffle_file_unpin(ShuffleFile *file)
 	Assert(file->refs > 0);
 	if (--file->refs > 0)
 		return;
-	if (file->reader != NULL)
-		shf_reader_close(file->reader);
-	ReleaseExternalFD();
+	shuffle_file_close(file);
 	if (file->decoder != NULL)
 		shuffle_decoder_unpin(file->decoder);
 	pfree(file);
+}
+
+/* Gives the descriptor back; all blocks of the file that are in use must be loaded. */
+void
+shuffle_file_close(ShuffleFile *file)
+{
+	if (!file->counted)
+		return;
+	if (file->reader != NULL)
+		shf_reader_close(file->reader);
+	file->reader = NULL;
+	ReleaseExternalFD();
+	file->counted = false;
 }
 
 /* ---------------------------------------------------------------- block */

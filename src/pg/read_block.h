@@ -19,6 +19,7 @@ extern ShuffleFile *shuffle_file_open(const char *path, const uint8 *segment_id,
 									  TupleDesc desc, const char *relname,
 									  ShuffleDecoder **decoder);
 extern void shuffle_file_unpin(ShuffleFile *file);
+extern void shuffle_file_close(ShuffleFile *file);
 
 extern ShuffleBlock *shuffle_block_create(ShuffleFile *file, ShuffleBlock *reuse);
 extern void shuffle_block_unpin(ShuffleBlock *block);

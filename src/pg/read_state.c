@@ -269,10 +269,17 @@ shuffle_reading_schema(const ShuffleReadState *state)
 	return &state->block->file->decoder->schema;
 }
 
+/*
+ * The only block of a small table stays, for the rescans of a nested loop, but not its
+ * descriptor: an Append keeps the scans of all its tables.
+ */
 void
 shuffle_reading_pause(ShuffleReadState *state)
 {
-	drop_block(state);
+	if (state->nblocks == 1 && state->block != NULL && state->block->loaded)
+		shuffle_file_close(state->block->file);
+	else
+		drop_block(state);
 	drop_file(state);
 }
 

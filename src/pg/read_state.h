@@ -49,7 +49,8 @@ typedef struct ShuffleDecoder
 typedef struct ShuffleFile
 {
 	int			refs;
-	ShfReader  *reader;
+	bool		counted;		/* holds an external descriptor */
+	ShfReader  *reader;			/* NULL when closed */
 	ShuffleDecoder *decoder;
 	char		relname[NAMEDATALEN];	/* for messages */
 } ShuffleFile;
@@ -122,7 +123,7 @@ extern ShuffleWindow *shuffle_reading_window(ShuffleReadState *state, uint32 row
  */
 extern int64 shuffle_reading_locate(ShuffleReadState *state, int32 segment, uint64 row);
 
-/* Closes the file and drops the block: nothing will be read for a while. */
+/* Gives back what the cursor holds: nothing will be read for a while. */
 extern void shuffle_reading_pause(ShuffleReadState *state);
 
 /* The schema that all values are decoded from now: that of the current block's file. */
