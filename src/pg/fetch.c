@@ -174,18 +174,49 @@ read_begin(FunctionCallInfo fcinfo)
 	return call;
 }
 
+/* All rows into a tuplestore: what FROM makes of them anyway, without a copy each. */
+static void
+read_all(FunctionCallInfo fcinfo)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read",
+											  ALLOCSET_SMALL_SIZES);
+	MemoryContext oldcxt;
+	ReadCall   *call;
+
+	InitMaterializedSRF(fcinfo, 0);
+	oldcxt = MemoryContextSwitchTo(cxt);
+	call = read_begin(fcinfo);
+	while (read_next(call))
+	{
+		slot_getallattrs(call->slot);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, call->slot->tts_values,
+							 call->slot->tts_isnull);
+	}
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+}
+
 /* SQL: shuffle_read(prototype anyelement, VARIADIC partitions int[]) RETURNS SETOF anyelement */
 PG_FUNCTION_INFO_V1(shuffle_read);
 
 Datum
 shuffle_read(PG_FUNCTION_ARGS)
 {
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	FuncCallContext *funcctx;
 	ReadCall   *call;
 
 	if (SRF_IS_FIRSTCALL())
 	{
 		MemoryContext oldcxt;
+
+		if (rsinfo != NULL && IsA(rsinfo, ReturnSetInfo) &&
+			(rsinfo->allowedModes & SFRM_Materialize_Preferred))
+		{
+			read_all(fcinfo);
+			return (Datum) 0;
+		}
 
 		funcctx = SRF_FIRSTCALL_INIT();
 		oldcxt = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
