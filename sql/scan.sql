@@ -1,3 +1,5 @@
+SET client_min_messages = warning;
+
 -- Reading shuffle tables: everything is compared with a heap table of the same rows.
 
 CREATE TABLE scan_heap AS
@@ -62,7 +64,8 @@ EXPLAIN (COSTS OFF) SELECT * FROM scan_log WHERE ctid = '(0,1)';
 SELECT count(*) FROM scan_log a WHERE ctid = ANY (ARRAY(SELECT ctid FROM scan_log WHERE id % 101 = 0));
 SELECT sum(id) = (SELECT sum(id) FROM scan_heap WHERE id % 101 = 0) AS same
 FROM scan_parts a WHERE ctid = ANY (ARRAY(SELECT ctid FROM scan_parts WHERE id % 101 = 0));
-SELECT count(*) FROM scan_log WHERE ctid IN ('(0,0)', '(4294967295,1)', '(0,40000)', '(99999999,1)', '(0,1)');
+SELECT count(*) FROM scan_log WHERE ctid IN ('(0,0)', '(4294967295,1)', '(0,40000)', '(4000000000,1)',
+	(SELECT min(ctid) FROM scan_log));
 SET enable_seqscan = off;
 EXPLAIN (COSTS OFF) SELECT * FROM scan_log WHERE ctid > '(0,1)';
 WITH c AS MATERIALIZED (SELECT ctid AS c, row_number() OVER (ORDER BY ctid) AS n FROM scan_log)
@@ -71,9 +74,9 @@ SELECT n, (SELECT count(*) FROM scan_log WHERE ctid > c.c) AS above,
 	(SELECT count(*) FROM scan_log WHERE ctid BETWEEN c.c AND c.c) AS equal
 FROM c WHERE n IN (1, 2, 128, 129, 5000, 11999, 12000, 12001, 20000) ORDER BY n;
 SELECT count(*) FROM scan_log WHERE ctid > '(4294967294,65535)';
-SELECT count(*) FROM scan_log WHERE ctid < '(0,1)';
+SELECT count(*) FROM scan_log WHERE ctid < (SELECT min(ctid) FROM scan_log);
 SELECT count(*) FROM scan_log WHERE ctid >= '(0,0)' AND ctid <= '(4294967295,65535)';
-SELECT count(*) FROM scan_log WHERE ctid > '(5,1)' AND ctid < '(3,1)';
+SELECT count(*) FROM scan_log WHERE ctid > (SELECT max(ctid) FROM scan_log) AND ctid < (SELECT min(ctid) FROM scan_log);
 RESET enable_seqscan;
 
 --
@@ -97,7 +100,7 @@ END $$;
 SELECT * FROM scan_cursor('SELECT id FROM scan_log WHERE id % 7 = 0');
 SELECT * FROM scan_cursor('SELECT id FROM scan_parts WHERE id % 7 = 0');
 SELECT * FROM scan_cursor('SELECT id FROM scan_log WHERE id % 70 = 0 UNION ALL SELECT id FROM scan_parts WHERE id % 50 = 0');
-SELECT * FROM scan_cursor('SELECT id FROM scan_log WHERE ctid > ''(0,300)'' AND id % 7 = 0');
+SELECT * FROM scan_cursor('SELECT id FROM scan_log WHERE ctid > (SELECT (array_agg(ctid ORDER BY ctid))[9999] FROM scan_log) AND id % 7 = 0');
 
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT id FROM scan_plain;
@@ -153,7 +156,7 @@ BEGIN
 			errors := errors + 1;
 		END;
 	END LOOP;
-	RAISE NOTICE '% errors', errors;
+	RAISE WARNING '% errors', errors;
 END $$;
 SELECT count(*) FROM pg_backend_memory_contexts WHERE name LIKE 'shuffle window%';
 
@@ -241,7 +244,8 @@ VACUUM scan_log;
 VACUUM (ANALYZE) scan_parts;
 SELECT relname, reltuples, age(relfrozenxid) < 1000 AS young, mxid_age(relminmxid) < 1000 AS young_multi
 FROM pg_class WHERE relname IN ('scan_log', 'scan_parts') ORDER BY 1;
-SELECT shuffle_size('scan_log') > 100000 AS size, pg_relation_size('scan_log') AS fork, shuffle_size('scan_heap');
+SELECT shuffle_size('scan_log') > 100000 AS size, pg_relation_size('scan_log') AS fork;
+SELECT shuffle_size('scan_heap');
 
 --
 -- Partitions
@@ -249,8 +253,6 @@ SELECT shuffle_size('scan_log') > 100000 AS size, pg_relation_size('scan_log') A
 SELECT count(*), sum(id) FROM shuffle_read(NULL::scan_log, 0, 1, 2, 3, 4, 5, 6, 7);
 SELECT count(*) FROM shuffle_read(NULL::scan_log, VARIADIC '{}');
 SELECT count(*) FROM shuffle_read(NULL::scan_log, 3, 3, 3) a;
-SELECT p, count(*), bool_and(satisfies_hash_partition('scan_by_hash'::regclass, 8, p, (r).k)) AS right_ones
-FROM (SELECT p, shuffle_read(NULL::scan_parts, p) AS r FROM generate_series(0, 7) p) q GROUP BY p ORDER BY p;
 CREATE TABLE scan_by_hash (k int) PARTITION BY HASH (k);
 SELECT p, count(*), bool_and(satisfies_hash_partition('scan_by_hash'::regclass, 8, p, (r).k)) AS right_ones
 FROM (SELECT p, shuffle_read(NULL::scan_parts, p) AS r FROM generate_series(0, 7) p) q GROUP BY p ORDER BY p;
@@ -338,7 +340,6 @@ VACUUM FULL scan_log;
 CLUSTER scan_log;
 ALTER TABLE scan_log ALTER COLUMN id TYPE text;
 ALTER TABLE scan_log SET UNLOGGED;
-ALTER TABLE scan_log SET TABLESPACE pg_global;
 MERGE INTO scan_log s USING scan_heap h ON s.id = h.id WHEN MATCHED THEN DELETE;
 
 --
@@ -351,7 +352,7 @@ ANALYZE scan_ddl;
 VACUUM scan_ddl;
 SELECT * FROM shuffle_verify('scan_ddl');
 SELECT shuffle_size('scan_ddl');
-SELECT sum(rows) AS rows FROM shuffle_write('SELECT i, i::text FROM generate_series(1, 10) i', 'scan_ddl', if_exists => 'append');
+SELECT sum(rows) AS rows FROM shuffle_write('SELECT i AS a, i::text AS b FROM generate_series(1, 10) i', 'scan_ddl', if_exists => 'append');
 SELECT * FROM scan_ddl ORDER BY a LIMIT 2;
 BEGIN;
 TRUNCATE scan_ddl;
@@ -361,10 +362,10 @@ SELECT count(*) FROM scan_ddl;
 -- truncated in the transaction that made its storage
 BEGIN;
 TRUNCATE scan_ddl;
-SELECT sum(rows) AS rows FROM shuffle_write('SELECT 1, ''x''', 'scan_ddl', if_exists => 'append');
+SELECT sum(rows) AS rows FROM shuffle_write('SELECT 1 AS a, ''x'' AS b', 'scan_ddl', if_exists => 'append');
 TRUNCATE scan_ddl;
 SELECT count(*) FROM scan_ddl;
-SELECT sum(rows) AS rows FROM shuffle_write('SELECT 2, ''y''', 'scan_ddl', if_exists => 'append');
+SELECT sum(rows) AS rows FROM shuffle_write('SELECT 2 AS a, ''y'' AS b', 'scan_ddl', if_exists => 'append');
 SELECT * FROM scan_ddl;
 COMMIT;
 SELECT * FROM scan_ddl;

@@ -68,7 +68,7 @@ shuffle_pages(uint64 bytes)
 static ShuffleAnalyze *
 analyze_begin(TableScanDesc sscan)
 {
-	ShuffleReadState *reading = shuffle_scan_reading(sscan);
+	ShuffleReadState *reading = shuffle_scan_reading(sscan, RelationGetDescr(sscan->rs_rd));
 	ShuffleAnalyze *analyze = palloc0(sizeof(ShuffleAnalyze));
 	int64		nblocks = shuffle_reading_blocks(reading);
 	double		nrows = (double) shuffle_reading_rows(reading);
@@ -104,7 +104,7 @@ analyze_begin(TableScanDesc sscan)
 static bool
 analyze_find(TableScanDesc sscan, ShuffleAnalyze *analyze, int64 row)
 {
-	ShuffleReadState *reading = shuffle_scan_reading(sscan);
+	ShuffleReadState *reading = shuffle_scan_reading(sscan, RelationGetDescr(sscan->rs_rd));
 
 	while (analyze->known <= analyze->block || row >= analyze->rows_before[analyze->block + 1])
 	{
@@ -150,7 +150,7 @@ shuffle_analyze_next_tuple(TableScanDesc sscan, TransactionId oldest_xmin,
 						   double *liverows, double *deadrows, TupleTableSlot *slot)
 {
 	ShuffleAnalyze *analyze = *shuffle_scan_analyze_state(sscan);
-	ShuffleReadState *reading = shuffle_scan_reading(sscan);
+	ShuffleReadState *reading = shuffle_scan_reading(sscan, RelationGetDescr(sscan->rs_rd));
 	ShuffleWindow *window;
 	uint32		row;
 

@@ -166,7 +166,8 @@ read_begin(FunctionCallInfo fcinfo)
 	rel = shuffle_open_for_reading(relid);
 	call = palloc0(sizeof(ReadCall));
 	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
-	call->reading = shuffle_reading_begin(rel, GetActiveSnapshot(), partitions, npartitions);
+	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), GetActiveSnapshot(),
+										  partitions, npartitions);
 	call->slot = MakeSingleTupleTableSlot(CreateTupleDescCopyConstr(RelationGetDescr(rel)),
 										  &ShuffleSlotOps);
 	call->block = -1;
@@ -184,9 +185,9 @@ read_all(FunctionCallInfo fcinfo)
 	MemoryContext oldcxt;
 	ReadCall   *call;
 
-	InitMaterializedSRF(fcinfo, 0);
 	oldcxt = MemoryContextSwitchTo(cxt);
 	call = read_begin(fcinfo);
+	InitMaterializedSRF(fcinfo, 0);
 	while (read_next(call))
 	{
 		slot_getallattrs(call->slot);
@@ -464,7 +465,8 @@ fetch_begin(FunctionCallInfo fcinfo)
 	rel = shuffle_open_for_reading(PG_GETARG_OID(0));
 	options = shuffle_options_of(rel);
 	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
-	call->reading = shuffle_reading_begin(rel, GetActiveSnapshot(), partitions, npartitions);
+	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), GetActiveSnapshot(),
+										  partitions, npartitions);
 	desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 	relation_close(rel, NoLock);
 

@@ -199,7 +199,8 @@ create_state(Relation rel, MemoryContext cxt)
 }
 
 ShuffleReadState *
-shuffle_reading_begin(Relation rel, Snapshot snapshot, const uint32 *partitions, int npartitions)
+shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
+					  const uint32 *partitions, int npartitions)
 {
 	MemoryContext cxt;
 	MemoryContext oldcxt;
@@ -211,7 +212,7 @@ shuffle_reading_begin(Relation rel, Snapshot snapshot, const uint32 *partitions,
 								ALLOCSET_DEFAULT_SIZES);
 	oldcxt = MemoryContextSwitchTo(cxt);
 	state = create_state(rel, cxt);
-	state->desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
+	state->desc = CreateTupleDescCopyConstr(desc);
 
 	rows = shuffle_catalog_segments(&state->storage, snapshot);
 	state->segments = palloc0(sizeof(ReadSegment) * Max(list_length(rows), 1));
@@ -610,7 +611,7 @@ shuffle_reading_locate(ShuffleReadState *state, int32 segment, uint64 row)
 }
 
 ShuffleWindow *
-shuffle_reading_fetch(Relation rel, ItemPointer tid, Snapshot snapshot)
+shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot snapshot)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
 	ShuffleSegmentRow *segment;
@@ -632,7 +633,7 @@ shuffle_reading_fetch(Relation rel, ItemPointer tid, Snapshot snapshot)
 	if (segment != NULL && row < (uint64) segment->rows)
 	{
 		state = create_state(rel, cxt);
-		state->desc = RelationGetDescr(rel);
+		state->desc = desc;
 		seg = state->segments = palloc0(sizeof(ReadSegment));
 		seg->row = segment;
 		seg->blocks = state->nblocks = segment->blocks;

@@ -95,12 +95,13 @@ extern void shuffle_window_decode(ShuffleWindow *window, int natts);
 extern void shuffle_block_load(ShuffleBlock *block);
 
 /*
- * Starts reading, in a child of the current memory context.  partitions, if not
- * NULL, are the only ones to be seen: ascending, without duplicates.  rel may be
- * closed as long as the lock on it is kept; snapshot is used in this call only, except that
- * its xmin must hold the segment rows.
+ * Starts reading, in a child of the current memory context.  Values are made for desc,
+ * which gets copied; that is not always the relation's: ALTER TABLE reads rows of
+ * the old types when it rewrites.  partitions, if not NULL, are the only ones to be
+ * seen: ascending, without duplicates.  rel may be closed as long as the lock on it is
+ * kept; snapshot is used in this call only, except that its xmin must hold the segment rows.
  */
-extern ShuffleReadState *shuffle_reading_begin(Relation rel, Snapshot snapshot,
+extern ShuffleReadState *shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
 											   const uint32 *partitions, int npartitions);
 extern void shuffle_reading_end(ShuffleReadState *state);
 
@@ -130,7 +131,8 @@ extern void shuffle_reading_pause(ShuffleReadState *state);
 extern const ShfSchema *shuffle_reading_schema(const ShuffleReadState *state);
 
 /* One row that is in sight of snapshot, as a window of one row to unpin; NULL if it is not. */
-extern ShuffleWindow *shuffle_reading_fetch(Relation rel, ItemPointer tid, Snapshot snapshot);
+extern ShuffleWindow *shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid,
+											Snapshot snapshot);
 
 /* A registered snapshot of what is committed now, for sizes and estimates; works in workers. */
 extern Snapshot shuffle_latest_snapshot(void);
@@ -169,7 +171,7 @@ extern bool shuffle_scan_getnextslot(TableScanDesc sscan, ScanDirection directio
 									 TupleTableSlot *slot);
 extern void shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer maxtid);
 extern bool shuffle_scan_tid_valid(TableScanDesc sscan, ItemPointer tid);
-extern ShuffleReadState *shuffle_scan_reading(TableScanDesc sscan);
+extern ShuffleReadState *shuffle_scan_reading(TableScanDesc sscan, TupleDesc desc);
 extern struct ShuffleAnalyze **shuffle_scan_analyze_state(TableScanDesc sscan);
 extern Size shuffle_parallelscan_estimate(Relation rel);
 extern Size shuffle_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan);

@@ -143,9 +143,9 @@ shuffle_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key, bool set_param
 		pgstat_count_heap_scan(scan->base.rs_rd);
 }
 
-/* The read state, made now if need be. */
+/* The read state, made now if need be for rows of desc. */
 ShuffleReadState *
-shuffle_scan_reading(TableScanDesc sscan)
+shuffle_scan_reading(TableScanDesc sscan, TupleDesc desc)
 {
 	ShuffleScan *scan = (ShuffleScan *) sscan;
 
@@ -162,11 +162,11 @@ shuffle_scan_reading(TableScanDesc sscan)
 		if (snapshot == NULL || !IsMVCCSnapshot(snapshot))
 		{
 			snapshot = shuffle_latest_snapshot();
-			scan->reading = shuffle_reading_begin(scan->base.rs_rd, snapshot, NULL, 0);
+			scan->reading = shuffle_reading_begin(scan->base.rs_rd, desc, snapshot, NULL, 0);
 			UnregisterSnapshot(snapshot);
 		}
 		else
-			scan->reading = shuffle_reading_begin(scan->base.rs_rd, snapshot, NULL, 0);
+			scan->reading = shuffle_reading_begin(scan->base.rs_rd, desc, snapshot, NULL, 0);
 		MemoryContextSwitchTo(oldcxt);
 		scan->first_block = 0;
 		scan->end_block = shuffle_reading_blocks(scan->reading);
@@ -207,9 +207,9 @@ draw_blocks(ShuffleScan *scan)
  * pin anything that could be read over.
  */
 static bool
-next_block(ShuffleScan *scan, bool forward)
+next_block(ShuffleScan *scan, bool forward, TupleDesc desc)
 {
-	ShuffleReadState *reading = shuffle_scan_reading(&scan->base);
+	ShuffleReadState *reading = shuffle_scan_reading(&scan->base, desc);
 
 	for (;;)
 	{
@@ -298,7 +298,7 @@ shuffle_scan_getnextslot(TableScanDesc sscan, ScanDirection direction, TupleTabl
 		else
 		{
 			ExecClearTuple(slot);
-			if (!next_block(scan, forward))
+			if (!next_block(scan, forward, slot->tts_tupleDescriptor))
 			{
 				shuffle_reading_pause(scan->reading);
 				return false;
@@ -329,7 +329,7 @@ void
 shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer maxtid)
 {
 	ShuffleScan *scan = (ShuffleScan *) sscan;
-	ShuffleReadState *reading = shuffle_scan_reading(sscan);
+	ShuffleReadState *reading = shuffle_scan_reading(sscan, RelationGetDescr(sscan->rs_rd));
 	int64		low = (int64) ItemPointerGetBlockNumberNoCheck(mintid) << 15;
 	int64		high = (int64) ItemPointerGetBlockNumberNoCheck(maxtid) << 15;
 

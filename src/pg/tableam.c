@@ -27,6 +27,7 @@
 #include "pgstat.h"
 #include "storage/procarray.h"
 #include "storage/smgr.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -91,7 +92,7 @@ am_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot, Tup
 	ExecClearTuple(slot);
 	if (!ItemPointerIsValid(tid))
 		return false;
-	window = shuffle_reading_fetch(rel, tid, fetch_snapshot(snapshot));
+	window = shuffle_reading_fetch(rel, slot->tts_tupleDescriptor, tid, fetch_snapshot(snapshot));
 	if (window == NULL)
 		return false;
 	shuffle_slot_store(slot, window, window->first);
@@ -128,9 +129,21 @@ am_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction, Tuple
 
 /* ---------------------------------------------------------------- writing rows */
 
+/* ALTER TABLE and others rewrite a table by inserting into a transient relation. */
 static void
 refuse_insert(Relation rel)
 {
+	if (OidIsValid(rel->rd_rel->relrewrite))
+	{
+		const char *name = get_rel_name(rel->rd_rel->relrewrite);
+
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot rewrite shuffle table \"%s\"", name ? name : "?"),
+				 errhint("Use shuffle_write('SELECT ...', '%s', if_exists => 'replace').",
+						 name ? name : "?")));
+	}
+
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot insert single rows into shuffle table \"%s\"",
@@ -207,8 +220,9 @@ am_relation_set_new_filelocator(Relation rel, const RelFileLocator *locator, cha
 	if (persistence != RELPERSISTENCE_PERMANENT)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("shuffle table \"%s\" cannot be %s", RelationGetRelationName(rel),
-						persistence == RELPERSISTENCE_TEMP ? "temporary" : "unlogged"),
+				 persistence == RELPERSISTENCE_TEMP ?
+				 errmsg("shuffle tables cannot be temporary") :
+				 errmsg("shuffle tables cannot be unlogged"),
 				 errhint("Use a permanent table and drop it when it is no longer needed; files "
 						 "of shuffle tables are not in the write-ahead log anyway.")));
 
