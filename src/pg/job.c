@@ -25,7 +25,7 @@
 
 /* Keys of the table of contents. */
 #define KEY_FIXED		1
-#define KEY_DESC		2
+#define KEY_ATTRIBUTES	2
 #define KEY_OPTIONS		3
 #define KEY_KEYS		4
 #define KEY_PATH		5
@@ -40,6 +40,7 @@ typedef struct JobFixed
 	int			leader;			/* process id */
 	pg_atomic_uint32 writers;	/* next writer number */
 	ShuffleWriteSpec spec;		/* scalars only: its pointers mean nothing here */
+	int			natts;
 	int			nargs;
 } JobFixed;
 
@@ -56,12 +57,13 @@ typedef struct JobArgument
 	uint32		secret[2];
 } JobArgument;
 
+/* Room for size bytes under key, filled from data unless that is NULL. */
 static void *
 toc_put(shm_toc *toc, uint64 key, const void *data, Size size)
 {
 	void	   *place = shm_toc_allocate(toc, Max(size, 1));
 
-	if (size > 0)
+	if (data != NULL && size > 0)
 		memcpy(place, data, size);
 	shm_toc_insert(toc, key, place);
 	return place;
@@ -73,12 +75,13 @@ shuffle_job_create(const ShuffleJob *job)
 	const ShuffleOptions *options = job->spec.options;
 	ShuffleJobHandle *handle = palloc(sizeof(ShuffleJobHandle));
 	char	   *text = shuffle_options_format(options, false);
-	Size		desc_size = TupleDescSize(job->spec.desc);
+	int			natts = job->spec.desc->natts;
+	Size		desc_size = sizeof(FormData_pg_attribute) * (Size) natts;
 	JobFixed	fixed;
 	JobFixed   *shared;
 	shm_toc_estimator e;
 	shm_toc    *toc;
-	TupleDesc	desc;
+	Form_pg_attribute atts;
 	Size		size;
 
 	if (!pg_strong_random(&handle->secret, sizeof(handle->secret)))
@@ -88,7 +91,7 @@ shuffle_job_create(const ShuffleJob *job)
 
 	shm_toc_initialize_estimator(&e);
 	shm_toc_estimate_chunk(&e, sizeof(JobFixed));
-	shm_toc_estimate_chunk(&e, desc_size);
+	shm_toc_estimate_chunk(&e, Max(desc_size, 1));
 	shm_toc_estimate_chunk(&e, strlen(text) + 1);
 	shm_toc_estimate_chunk(&e, sizeof(AttrNumber) * Max(options->nkeys, 1));
 	shm_toc_estimate_chunk(&e, strlen(job->spec.path) + 1);
@@ -105,13 +108,14 @@ shuffle_job_create(const ShuffleJob *job)
 	fixed.secret = handle->secret;
 	fixed.leader = MyProcPid;
 	fixed.spec = job->spec;
+	fixed.natts = natts;
 	fixed.nargs = job->nargs;
 	shared = toc_put(toc, KEY_FIXED, &fixed, sizeof(fixed));
 	pg_atomic_init_u32(&shared->writers, 0);
 
-	desc = shm_toc_allocate(toc, desc_size);
-	TupleDescCopy(desc, job->spec.desc);
-	shm_toc_insert(toc, KEY_DESC, desc);
+	atts = toc_put(toc, KEY_ATTRIBUTES, NULL, desc_size);
+	for (int i = 0; i < natts; i++)
+		memcpy(&atts[i], TupleDescAttr(job->spec.desc, i), ATTRIBUTE_FIXED_PART_SIZE);
 
 	toc_put(toc, KEY_OPTIONS, text, strlen(text) + 1);
 	toc_put(toc, KEY_KEYS, options->keys, sizeof(AttrNumber) * options->nkeys);
@@ -151,6 +155,20 @@ wrong_call(void)
 			 errhint("Use SELECT * FROM shuffle_write(query, target).")));
 }
 
+/* The descriptor travels as its attributes: its other parts differ between minor releases. */
+static TupleDesc
+copy_desc(FormData_pg_attribute *shared, int natts)
+{
+	Form_pg_attribute *atts = palloc(sizeof(Form_pg_attribute) * Max(natts, 1));
+	TupleDesc	desc;
+
+	for (int i = 0; i < natts; i++)
+		atts[i] = &shared[i];
+	desc = CreateTupleDesc(natts, atts);
+	pfree(atts);
+	return desc;
+}
+
 /* Everything a job names, copied out of shared memory. */
 static ShuffleJob *
 copy_job(shm_toc *toc, JobFixed *fixed)
@@ -163,7 +181,7 @@ copy_job(shm_toc *toc, JobFixed *fixed)
 		   sizeof(AttrNumber) * options->nkeys);
 
 	job->spec = fixed->spec;
-	job->spec.desc = CreateTupleDescCopy(shm_toc_lookup(toc, KEY_DESC, false));
+	job->spec.desc = copy_desc(shm_toc_lookup(toc, KEY_ATTRIBUTES, false), fixed->natts);
 	job->spec.options = options;
 	job->spec.writer = pg_atomic_fetch_add_u32(&fixed->writers, 1);
 	job->spec.path = psprintf("%s-%x", (char *) shm_toc_lookup(toc, KEY_PATH, false),
