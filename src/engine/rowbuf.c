@@ -17,28 +17,21 @@
 _Static_assert(SHF_MAX_PARTITIONS < 1 << (32 - SHF_TAG_UNIT_BITS), "partition does not fit a tag");
 
 uint64_t
-shf_packed_bytes(const ShfRowLayout *layout, const ShfRow *row)
-{
-	uint64_t	bytes = layout->fixed_bytes;
-
-	for (int i = 0; i < layout->nvar; i++)
-		bytes += row->var[i].len;
-	return (bytes + 7) & ~UINT64_C(7);
-}
-
-uint64_t
 shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t partitions)
 {
-	return ((uint64_t) partitions + 1) * sizeof(uint32_t) + (uint64_t) layout->nfields / 8 + 4;
+	return ((uint64_t) partitions + 1) * sizeof(uint32_t) + (uint64_t) layout->nfields / 8 + 8 +
+		layout->fixed_bytes;
 }
 
 ShfCode
 shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
-				size_t region_bytes, ShfError *err)
+				uint32_t max_row, size_t region_bytes, ShfError *err)
 {
 	memset(rb, 0, sizeof(*rb));
 	rb->layout = layout;
 	rb->partitions = partitions;
+	rb->max_row = max_row;
+	rb->staging = calloc(1, layout->fixed_bytes);
 	rb->null_words = (layout->nfields + 31) / 32;
 	rb->nulls = calloc((size_t) rb->null_words + 1, sizeof(*rb->nulls));
 	rb->counts = calloc((size_t) partitions + 1, sizeof(*rb->counts));
@@ -47,7 +40,7 @@ shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
 	if (rb->region == MAP_FAILED)
 		rb->region = NULL;
 	rb->region_bytes = region_bytes;
-	if (rb->nulls == NULL || rb->counts == NULL || rb->region == NULL)
+	if (rb->staging == NULL || rb->nulls == NULL || rb->counts == NULL || rb->region == NULL)
 	{
 		shf_rowbuf_release(rb);
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a row buffer of %llu bytes",
@@ -69,6 +62,7 @@ shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
 void
 shf_rowbuf_release(ShfRowBuf *rb)
 {
+	free(rb->staging);
 	free(rb->nulls);
 	free(rb->counts);
 	if (rb->region != NULL)
@@ -105,42 +99,47 @@ copy_short(uint8_t *dst, const uint8_t *src, size_t len)
 	}
 }
 
-bool
-shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, const ShfRow *row, uint32_t bytes)
+ShfAppend
+shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 {
 	const ShfRowLayout *layout = rb->layout;
 	uint8_t    *dst = rb->region + rb->used;
-	uint32_t	units = bytes / 8;
-	uint32_t	at = layout->fixed_bytes;
+	uint64_t	total = layout->fixed_bytes;
+	uint32_t	bytes;
+	uint32_t	units;
+	uint32_t	at;
 
-	if (rb->used + bytes + SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1) > rb->usable)
-		return false;
+	for (int i = 0; i < layout->nvar; i++)
+		total += row->var[i].len;
+	total = (total + 7) & ~UINT64_C(7);
+	if (total > rb->max_row)
+		return SHF_APPEND_LARGE;
+	if (rb->used + total + SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1) > rb->usable)
+		return SHF_APPEND_FULL;
+	bytes = (uint32_t) total;
 
-	memcpy(row->fixed, &bytes, sizeof(bytes));
-	memcpy(dst, row->fixed, layout->fixed_bytes);
-	if (layout->nvar > 0)
+	if (row->fixed != dst)
+		memcpy(dst, row->fixed, layout->fixed_bytes);
+	memcpy(dst, &bytes, sizeof(bytes));
+	at = layout->fixed_bytes;
+	for (int i = 0; i < layout->nvar; i++)
 	{
-		for (int i = 0; i < layout->nvar; i++)
-		{
-			uint32_t	len = (uint32_t) row->var[i].len;
-			uint32_t	slot[2] = {at, len};
+		uint32_t	len = (uint32_t) row->var[i].len;
+		uint64_t	slot = at | (uint64_t) len << 32;
 
-			memcpy(dst + layout->var_slot[i], slot, sizeof(slot));
-			copy_short(dst + at, row->var[i].data, len);
-			at += len;
-		}
-		/* Padding is never looked at, but reused pages must not make files differ. */
-		if (at < bytes)
-			memset(dst + at, 0, bytes - at);
+		memcpy(dst + layout->var_slot[i], &slot, sizeof(slot));
+		copy_short(dst + at, row->var[i].data, len);
+		at += len;
 	}
 	for (int i = 0; i < rb->null_words; i++)
 	{
 		uint32_t	word;
 
-		memcpy(&word, row->fixed + layout->null_offset + 4 * i, sizeof(word));
+		memcpy(&word, dst + layout->null_offset + 4 * i, sizeof(word));
 		rb->nulls[i] |= word;
 	}
 
+	units = bytes / 8;
 	if (units >= 1u << SHF_TAG_UNIT_BITS)
 		units = 0;
 	rb->tags[-1 - (int64_t) rb->nrows] = partition << SHF_TAG_UNIT_BITS | units;
@@ -149,7 +148,8 @@ shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, const ShfRow *row, uint32_t
 	rb->used += bytes;
 	if (bytes > rb->max_row_bytes)
 		rb->max_row_bytes = bytes;
-	return true;
+	row->fixed = shf_rowbuf_next(rb);
+	return SHF_APPENDED;
 }
 
 bool
@@ -175,6 +175,8 @@ shf_rowbuf_resize(ShfRowBuf *rb, size_t usable)
 
 		if (from < to)
 			madvise(rb->region + from, to - from, MADV_DONTNEED);
+		if (rb->touched > usable)
+			rb->touched = usable;
 	}
 	rb->tags = top;
 	rb->usable = usable;

@@ -32,6 +32,8 @@ typedef struct ShfRowBuf
 {
 	const ShfRowLayout *layout;
 	uint32_t	partitions;
+	uint32_t	max_row;		/* larger rows are not taken */
+	uint8_t    *staging;		/* fixed part of a row that has no place yet */
 	int			null_words;
 	uint32_t   *nulls;			/* OR of the null bitmaps of all rows */
 
@@ -39,7 +41,7 @@ typedef struct ShfRowBuf
 	size_t		region_bytes;	/* mapped, SHF_ROWBUF_SLACK apart */
 	size_t		usable;			/* a multiple of 8 */
 	size_t		used;
-	size_t		touched;		/* most bytes ever in use, in region and counts */
+	size_t		touched;		/* most bytes in use by a sort so far, at most usable */
 	uint32_t	nrows;
 	uint32_t	max_row_bytes;
 	uint32_t   *tags;			/* tag of row i is tags[-1 - i] */
@@ -90,20 +92,41 @@ shf_row_bytes(const uint8_t *row)
 	return bytes;
 }
 
-/* Bytes of the packed form, padding included; may exceed what a row buffer takes. */
-extern uint64_t shf_packed_bytes(const ShfRowLayout *layout, const ShfRow *row);
-
-/* layout must outlive the buffer; region_bytes: rows and SHF_ROW_OVERHEAD for each. */
+/*
+ * layout must outlive the buffer; max_row: the largest packed row it takes;
+ * region_bytes: for rows and SHF_ROW_OVERHEAD for each.
+ */
 extern ShfCode shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
-							   size_t region_bytes, ShfError *err);
+							   uint32_t max_row, size_t region_bytes, ShfError *err);
 extern void shf_rowbuf_release(ShfRowBuf *rb);
 
 /* Memory beside the region: counts and bitmap. */
 extern uint64_t shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t partitions);
 
-/* Copies the row, bytes long when packed; false when there is no room. */
-extern bool shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, const ShfRow *row,
-							  uint32_t bytes);
+/*
+ * Where the fixed part of the next row should be made: in the arena, so that it need
+ * not be copied, or in staging if there is no room.  Only append may follow.
+ */
+static inline uint8_t *
+shf_rowbuf_next(const ShfRowBuf *rb)
+{
+	if (rb->used + rb->layout->fixed_bytes + SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1) <= rb->usable)
+		return rb->region + rb->used;
+	return rb->staging;
+}
+
+typedef enum ShfAppend
+{
+	SHF_APPENDED,
+	SHF_APPEND_FULL,			/* no room now */
+	SHF_APPEND_LARGE			/* larger than max_row */
+} ShfAppend;
+
+/*
+ * Appends the row and sets row->fixed to where the next one should be made.  If it
+ * was not appended nothing has changed.
+ */
+extern ShfAppend shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row);
 
 /* Changes how much of the region may be used; false when the rows do not fit. */
 extern bool shf_rowbuf_resize(ShfRowBuf *rb, size_t usable);

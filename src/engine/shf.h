@@ -189,7 +189,8 @@ typedef struct ShfBytes
 /* One row on its way in.  Pointers in var must stay valid until append returns. */
 typedef struct ShfRow
 {
-	uint8_t    *fixed;			/* layout.fixed_bytes, 8-byte aligned */
+	uint8_t    *fixed;			/* layout.fixed_bytes, 8-byte aligned; another
+								 * place after each append */
 	ShfBytes   *var;			/* layout.nvar */
 } ShfRow;
 

@@ -116,7 +116,7 @@ fixed_memory(const ShfSchema *schema, const ShfRowLayout *layout,
 {
 	uint64_t	max_message = shf_arrow_max_message(schema, options);
 
-	return sizeof(ShfWriter) + layout->fixed_bytes +
+	return sizeof(ShfWriter) +
 		(uint64_t) layout->nvar * (sizeof(ShfBytes) + sizeof(uint32_t)) +
 		(uint64_t) layout->nfields * (sizeof(uint32_t) + sizeof(int)) +
 		shf_rowbuf_fixed_memory(layout, options->partitions) +
@@ -168,6 +168,7 @@ share_memory(ShfWriter *w, ShfError *err)
 		return SHF_OK;
 	if (region < min_region(&w->layout, &w->options) || !shf_rowbuf_resize(&w->rowbuf, region))
 		return index_too_large(w, err);
+	account_rowbuf(w);
 	return SHF_OK;
 }
 
@@ -388,15 +389,16 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 			return shf_error(err, SHF_ERR_NOMEM, "out of memory for a writer");
 		w->options.path = w->path;
 	}
-	w->row.fixed = calloc(1, w->layout.fixed_bytes);
 	w->row.var = calloc((size_t) w->layout.nvar + 1, sizeof(ShfBytes));
-	if (w->row.fixed == NULL || w->row.var == NULL)
+	if (w->row.var == NULL)
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a writer");
 
-	code = shf_rowbuf_init(&w->rowbuf, &w->layout, w->options.partitions,
+	code = shf_rowbuf_init(&w->rowbuf, &w->layout, w->options.partitions, options->block_bytes,
 						   fit_region(&w->layout, &w->options, w->shared_memory), err);
-	if (code == SHF_OK)
-		code = shf_arrow_encoder_create(&w->encoder, &w->schema, &w->layout, &w->options,
+	if (code != SHF_OK)
+		return code;
+	w->row.fixed = shf_rowbuf_next(&w->rowbuf);
+	code = shf_arrow_encoder_create(&w->encoder, &w->schema, &w->layout, &w->options,
 										&w->account, err);
 	if (code == SHF_OK)
 		code = shf_output_create(&w->output, &w->schema, &w->options,
@@ -449,10 +451,37 @@ not_usable(const ShfWriter *w, ShfError *err)
 					 "writer cannot be used after an error");
 }
 
+/* The slow part of append: a run, or a block of its own. */
+static ShfCode
+append_slowly(ShfWriter *w, uint32_t partition, ShfAppend outcome, ShfError *err)
+{
+	ShfCode		code;
+
+	/* The row may lie in the arena, which is about to be used for other things. */
+	if (w->row.fixed != w->rowbuf.staging)
+		memcpy(w->rowbuf.staging, w->row.fixed, w->layout.fixed_bytes);
+	w->row.fixed = w->rowbuf.staging;
+	if (outcome == SHF_APPEND_LARGE)
+	{
+		code = emit_large_row(w, partition, err);
+		w->row.fixed = shf_rowbuf_next(&w->rowbuf);
+		return code;
+	}
+
+	code = emit_run(w, false, err);
+	if (code == SHF_OK)
+		code = share_memory(w, err);
+
+	/* Half of the buffer is free now, and a row takes less. */
+	if (code == SHF_OK && shf_rowbuf_append(&w->rowbuf, partition, &w->row) != SHF_APPENDED)
+		code = index_too_large(w, err);
+	return code;
+}
+
 ShfCode
 shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 {
-	uint64_t	bytes = shf_packed_bytes(&w->layout, &w->row);
+	ShfAppend	outcome;
 	ShfCode		code;
 
 	if (w->busy || w->finished)
@@ -461,25 +490,11 @@ shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 		return shf_error(err, SHF_ERR_INVALID, "partition %u is not below the number of partitions, %u",
 						 partition, w->options.partitions);
 	w->rows++;
-	if (bytes <= w->options.block_bytes)
-	{
-		if (shf_rowbuf_append(&w->rowbuf, partition, &w->row, (uint32_t) bytes))
-			return SHF_OK;
-		w->busy = true;
-		code = emit_run(w, false, err);
-		if (code == SHF_OK)
-			code = share_memory(w, err);
-
-		/* Half of the buffer is free now, and a row takes less. */
-		if (code == SHF_OK &&
-			!shf_rowbuf_append(&w->rowbuf, partition, &w->row, (uint32_t) bytes))
-			code = index_too_large(w, err);
-	}
-	else
-	{
-		w->busy = true;
-		code = emit_large_row(w, partition, err);
-	}
+	outcome = shf_rowbuf_append(&w->rowbuf, partition, &w->row);
+	if (outcome == SHF_APPENDED)
+		return SHF_OK;
+	w->busy = true;
+	code = append_slowly(w, partition, outcome, err);
 	if (code == SHF_OK)
 		w->busy = false;
 	return code;
@@ -527,7 +542,6 @@ shf_writer_close(ShfWriter *w)
 	if (w->encoder != NULL)
 		w->encoder->ops->free(w->encoder);
 	shf_rowbuf_release(&w->rowbuf);
-	free(w->row.fixed);
 	free(w->row.var);
 	shf_row_layout_release(&w->layout);
 	shf_schema_release(&w->schema);
