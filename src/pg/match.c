@@ -240,7 +240,7 @@ match_struct(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *no
 
 		if (att < 0 || att >= desc->natts || node->fields[att] >= 0)
 		{
-			refuse(column, psprintf("the fields of composite type %s do not match it any more",
+			refuse(column, psprintf("The fields in the segment are not those of composite type %s.",
 									format_type_be(node->type)), NULL);
 			return;
 		}
@@ -289,7 +289,7 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 	if (node->repr == SHUFFLE_NREPRS)
 	{
 		refuse(column, psprintf("Arrow field \"%s\" of type %s says nothing this version knows "
-								"about its PostgreSQL type", field->name,
+								"about its PostgreSQL type.", field->name,
 								shf_kinds[field->kind].name), NULL);
 		return;
 	}
@@ -297,7 +297,7 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 	recorded = recorded_type(unpack, field, node->type);
 	if (!OidIsValid(recorded))
 	{
-		refuse(column, psprintf("the segment holds values of type %s, which does not exist any more",
+		refuse(column, psprintf("The segment holds values of type %s, which no longer exists.",
 								shf_meta_get(field->meta, field->nmeta, SHUFFLE_META_TYPE)),
 			   NULL);
 		return;
@@ -321,8 +321,8 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 	{
 		char	   *was = format_type_be(recorded);
 
-		refuse(column, psprintf("the segment holds values of type %s", was),
-			   psprintf("Change the column back to type %s, run VACUUM FULL on the table, and "
+		refuse(column, psprintf("The segment holds values of type %s.", was),
+			   psprintf("Change the column back to type %s, write the table again, and "
 						"change the type again.", was));
 		return;
 	}
@@ -352,7 +352,7 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 			node->children[0].column = node->column;
 			node->children[0].attnum = 1;
 			if (!OidIsValid(node->elemtype) || field->nchildren != 1)
-				refuse(column, psprintf("type %s is not an array", format_type_be(node->type)),
+				refuse(column, psprintf("The segment holds arrays, type %s is none.", format_type_be(node->type)),
 					   NULL);
 			else
 				match_node(unpack, column, &node->children[0], &field->children[0],
@@ -360,7 +360,7 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 			break;
 		case SHUFFLE_REPR_STRUCT:
 			if (!type_is_rowtype(node->type))
-				refuse(column, psprintf("type %s is not composite", format_type_be(node->type)),
+				refuse(column, psprintf("The segment holds rows, type %s is not composite.", format_type_be(node->type)),
 					   NULL);
 			else
 				match_struct(unpack, column, node, field);

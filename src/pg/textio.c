@@ -71,7 +71,6 @@ shuffle_settings_needed(Oid type)
 		case OIDVECTOROID:
 		case TEXTOID:
 		case TIDOID:
-		case TSQUERYOID:
 		case TSVECTOROID:
 		case UUIDOID:
 		case VARBITOID:
@@ -137,12 +136,15 @@ shuffle_settings_begin(ShuffleSavedSettings *saved, int mask)
 		saved->float_digits = extra_float_digits;
 		saved->bytea_form = bytea_output;
 		saved->timezone = session_timezone;
+		saved->client_messages = client_min_messages;
 		DateStyle = USE_ISO_DATES;
 		DateOrder = DATEORDER_YMD;
 		IntervalStyle = INTSTYLE_POSTGRES;
 		extra_float_digits = 1;
 		bytea_output = BYTEA_OUTPUT_HEX;
 		session_timezone = utc;
+		/* an empty tsquery is worth a NOTICE to its input function */
+		client_min_messages = Max(client_min_messages, WARNING);
 	}
 	if (mask & (SHUFFLE_SET_MONETARY | SHUFFLE_SET_PATH))
 	{
@@ -167,6 +169,7 @@ shuffle_settings_end(const ShuffleSavedSettings *saved)
 		extra_float_digits = saved->float_digits;
 		bytea_output = saved->bytea_form;
 		session_timezone = saved->timezone;
+		client_min_messages = saved->client_messages;
 	}
 	if (saved->nestlevel > 0)
 		AtEOXact_GUC(true, saved->nestlevel);

@@ -12,7 +12,8 @@
 
 /* ---- settings that the text form of a type depends on (bits) */
 
-#define SHUFFLE_SET_FORMAT		0x01	/* dates, intervals, floats, bytea, time zone */
+#define SHUFFLE_SET_FORMAT		0x01	/* dates, intervals, floats, bytea, time zone,
+										 * no notices */
 #define SHUFFLE_SET_MONETARY	0x02	/* lc_monetary */
 #define SHUFFLE_SET_PATH		0x04	/* search_path */
 
@@ -26,6 +27,7 @@ typedef struct ShuffleSavedSettings
 	int			float_digits;
 	int			bytea_form;
 	pg_tz	   *timezone;
+	int			client_messages;
 	int			nestlevel;		/* 0: no nest level was opened */
 } ShuffleSavedSettings;
 

@@ -655,7 +655,7 @@ shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn 
 				 errmsg("column \"%s\" of type %s cannot be read from a segment",
 						NameStr(att->attname),
 						format_type_with_typemod(att->atttypid, att->atttypmod)),
-				 errdetail("Here %s.", target->refusal),
+				 errdetail_internal("%s", target->refusal),
 				 target->hint ? errhint("%s", target->hint) : 0));
 	}
 

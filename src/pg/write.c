@@ -288,6 +288,7 @@ shuffle_write(PG_FUNCTION_ARGS)
 	ShuffleQuery *query;
 	ShuffleTarget *target;
 	ShuffleOptions *options;
+	TupleDesc	desc;
 	WritePlace	place;
 	WriteTotals totals = {0};
 	bytea	   *result;
@@ -307,9 +308,13 @@ shuffle_write(PG_FUNCTION_ARGS)
 	options = shuffle_write_options(args, query->desc, target);
 	estimate_bounds(options, query, target);
 
-	/* Key types and bounds are checked by making a router, before anything is created. */
-	(void) shuffle_router_create(options, target->exists ? RelationGetDescr(target->rel) :
-								 query->desc, 0);
+	/*
+	 * Key types, bounds and column types are checked by making a router and a type map,
+	 * before anything is created: writers make theirs when the first row comes.
+	 */
+	desc = target->exists ? RelationGetDescr(target->rel) : query->desc;
+	(void) shuffle_router_create(options, desc, 0);
+	(void) shuffle_typemap_create(desc, options->types, options->null_unrepresentable);
 
 	shuffle_target_prepare(target, query->desc, options);
 	place = prepare_place(target->dest);
