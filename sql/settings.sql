@@ -16,7 +16,8 @@ RESET shuffle_ext.memory_limit;
 RESET shuffle_ext.block_bytes;
 RESET shuffle_ext.write_buffer_size;
 
--- ranges
+-- ranges; majors word the error differently
+\set VERBOSITY sqlstate
 SET shuffle_ext.partitions = 0;
 SET shuffle_ext.partitions = 1000001;
 SET shuffle_ext.memory_limit = '1kB';
@@ -26,6 +27,7 @@ SET shuffle_ext.block_bytes = 0;
 SET shuffle_ext.block_min_rows = 0;
 SET shuffle_ext.write_buffer_size = 0;
 SET shuffle_ext.sync = maybe;
+\set VERBOSITY default
 
 -- codecs
 SET shuffle_ext.codec = 'none';

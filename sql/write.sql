@@ -88,7 +88,7 @@ SELECT differences(:'q90', 'TABLE wide90');
 SELECT sum(rows) FROM shuffle_write(:'q91', 'wide91', 3, '{c3,c91}');
 SELECT differences(:'q91', 'TABLE wide91');
 SELECT sum(rows) FROM shuffle_write(:'q1600', 'wide1600', 1);
-SELECT differences(:'q1600', 'TABLE wide1600');
+SELECT differences('SELECT w::text FROM (' || :'q1600' || ') w', 'SELECT w::text FROM wide1600 w');
 
 --
 -- Methods
