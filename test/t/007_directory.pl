@@ -53,7 +53,7 @@ foreach my $bad ("$elsewhere/missing", '/proc')
 	isnt($status, 0, "directory $bad: an error");
 	like($err, qr/\Q$bad\E/, "directory $bad: named");
 }
-($status, $out, $err) = $node->psql('postgres', q{SET shuffle_ext.directory = '/tmp'});
+($status, $out, $err) = $node->psql('postgres', q{LOAD 'shuffle_ext'; SET shuffle_ext.directory = '/tmp'});
 isnt($status, 0, 'a session cannot set the directory');
 
 $node->stop;

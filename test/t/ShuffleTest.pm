@@ -34,7 +34,8 @@ sub shuffle_files
 	$root //= $node->data_dir . '/pg_shuffle';
 	find(sub { push @files, $File::Find::name if -f && /\.arrow$/ }, $root) if -d $root;
 	s{^\Q$root\E/}{} for @files;
-	return sort @files;
+	@files = sort @files;
+	return @files;    # a count in scalar context
 }
 
 sub segment_rows
