@@ -8,6 +8,9 @@
  * struct element at a multiple of its size, so tables start at 4 mod 8 with their
  * 8-byte fields first, and vectors of structs have their length at 4 mod 8.
  *
+ * Vtables come last, each shape once.  A vtable in front of its table would be just as
+ * valid, but not shared: Polars sees only what lies behind a table's parent.
+ *
  * Nothing but the input decides the bytes: verification builds them again.
  */
 #include "flatbuf.h"
@@ -26,11 +29,14 @@ typedef struct FbBuilder
 	ShfCode code;				/* first failure; from then on nothing is written */
 	ShfError *err;
 
-	/* Vtables written so far, for sharing; equal ones exist once. */
+	/*
+	 * Shapes of tables so far.  Until their vtables are written, the tables of a shape
+	 * are chained through their vtable offsets, the last one first; 0 ends the chain.
+	 */
 	int nvtables;
 	struct
 	{
-		size_t pos;
+		uint32_t last_table;
 		int nslots;
 		uint16_t words[2 + FB_MAX_SLOTS];
 	} vtables[FB_MAX_VTABLES];
@@ -130,29 +136,55 @@ fb_point(FbBuilder *b, size_t pos)
 		memcpy(b->out->data + b->base + pos, &offset, 4);
 }
 
-/* Position of an equal vtable, written now if there is none. */
-static size_t
-fb_vtable(FbBuilder *b, const uint16_t *words, int nslots)
+/* Chains the table about to be written here to those of its shape. */
+static void
+fb_chain(FbBuilder *b, const uint16_t *words, int nslots)
 {
 	size_t bytes = sizeof(uint16_t) * (size_t) (2 + nslots);
-	size_t pos;
+	uint32_t pos = (uint32_t) fb_pos(b);
+	int i = 0;
 
-	for (int i = 0; i < b->nvtables; i++)
+	while (i < b->nvtables && (b->vtables[i].nslots != nslots ||
+							   memcmp(b->vtables[i].words, words, bytes) != 0))
+		i++;
+	if (i == b->nvtables)
 	{
-		if (b->vtables[i].nslots == nslots && memcmp(b->vtables[i].words, words, bytes) == 0)
-			return b->vtables[i].pos;
-	}
-	fb_pad(b, 2, 0);
-	pos = fb_pos(b);
-	fb_append(b, words, bytes);
-	if (b->nvtables < FB_MAX_VTABLES)
-	{
-		b->vtables[b->nvtables].pos = pos;
-		b->vtables[b->nvtables].nslots = nslots;
-		memcpy(b->vtables[b->nvtables].words, words, bytes);
+		if (i == FB_MAX_VTABLES)
+		{
+			if (b->code == SHF_OK)
+				b->code = shf_error(b->err, SHF_ERR_LIMIT, "too many shapes of Arrow metadata");
+			return;
+		}
+		b->vtables[i].last_table = 0;
+		b->vtables[i].nslots = nslots;
+		memcpy(b->vtables[i].words, words, bytes);
 		b->nvtables++;
 	}
-	return pos;
+	fb_append_u32(b, b->vtables[i].last_table);
+	b->vtables[i].last_table = pos;
+}
+
+/* Writes the vtables and points the tables at them. */
+static void
+fb_vtables(FbBuilder *b)
+{
+	for (int i = 0; i < b->nvtables && b->code == SHF_OK; i++)
+	{
+		size_t vtable;
+		uint32_t table = b->vtables[i].last_table;
+
+		fb_pad(b, 2, 0);
+		vtable = fb_pos(b);
+		fb_append(b, b->vtables[i].words, sizeof(uint16_t) * (size_t) (2 + b->vtables[i].nslots));
+		while (table != 0 && b->code == SHF_OK)
+		{
+			uint8_t *at = b->out->data + b->base + table;
+			int32_t back = (int32_t) ((int64_t) table - (int64_t) vtable);
+
+			memcpy(&table, at, 4);
+			memcpy(at, &back, 4);
+		}
+	}
 }
 
 /*
@@ -165,9 +197,7 @@ fb_table(FbBuilder *b, size_t ref, FbTable *t)
 	uint16_t words[2 + FB_MAX_SLOTS] = {0};
 	uint8_t fields[8 * FB_MAX_SLOTS];
 	size_t at = 4;
-	size_t vtable;
 	size_t pos;
-	int32_t back;
 
 	for (int size = 8; size >= 1; size /= 2)
 	{
@@ -183,12 +213,10 @@ fb_table(FbBuilder *b, size_t ref, FbTable *t)
 	words[0] = (uint16_t) (sizeof(uint16_t) * (size_t) (2 + t->nslots));
 	words[1] = (uint16_t) at;
 
-	vtable = fb_vtable(b, words, t->nslots);
 	fb_pad(b, 8, 4);
 	pos = fb_pos(b);
 	fb_point(b, ref);
-	back = (int32_t) (pos - vtable);
-	fb_append(b, &back, 4);
+	fb_chain(b, words, t->nslots);
 	fb_append(b, fields, at - 4);
 	for (int i = 0; i < t->nslots; i++)
 		t->slot[i].pos = pos + words[2 + i];
@@ -233,6 +261,7 @@ fb_root(FbBuilder *b)
 static ShfCode
 fb_finish(FbBuilder *b)
 {
+	fb_vtables(b);
 	fb_pad(b, 8, 0);
 	if (b->code == SHF_OK && fb_pos(b) > INT32_MAX - 64)
 		return shf_error(b->err, SHF_ERR_LIMIT,
