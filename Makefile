@@ -10,6 +10,7 @@ MODULE_big = shuffle_ext
 DATA = shuffle_ext--1.0.sql
 
 ENGINE_OBJS = \
+	src/engine/batch.o \
 	src/engine/codec.o \
 	src/engine/crc32c.o \
 	src/engine/decode.o \

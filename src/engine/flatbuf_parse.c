@@ -2,11 +2,11 @@
  * flatbuf_parse.c
  *	  Parses Schema and RecordBatch messages, trusting nothing.
  *
- * Flatbuffers are graphs of offsets.  Each step checks position, alignment and extent
- * of what it is about to read, so a damaged or hostile buffer can at worst describe a
- * schema that is not ours.  Tables may be shared in a flatbuffer, which would let a
- * small one describe a schema exponentially larger than itself; ours never share, so
- * the number of fields and the bytes of text are limited by the buffer's own length.
+ * Every step through the flatbuffer is checked (flatbuf_view.h), so a damaged or hostile
+ * one can at worst describe a schema that is not ours.  Tables may be shared in a
+ * flatbuffer, which would let a small one describe a schema exponentially larger than
+ * itself; ours never share, so the number of fields and the bytes of text are limited by
+ * the buffer's own length.
  */
 #include "flatbuf.h"
 
@@ -14,219 +14,26 @@
 #include <stdlib.h>
 
 #include "flatbuf_tables.h"
+#include "flatbuf_view.h"
 
 #define PARTITION_KEY		"shuffle:partition"
 #define PARTITION_DIGITS	10
 #define CRC_KEY				"shuffle:crc32c"
 #define CRC_DIGITS			8
 
-typedef struct FbParser
-{
-	const uint8_t *buf;
-	size_t len;
-	ShfError *err;
-	size_t fields_left;			/* see the head of the file */
-	size_t text_left;
-} FbParser;
-
-typedef struct FbView
-{
-	size_t pos;					/* of the table */
-	size_t bytes;				/* of its inline part */
-	size_t vtable;
-	int nslots;
-} FbView;
-
-typedef struct FbVector
-{
-	size_t first;				/* position of the first element */
-	size_t count;
-} FbVector;
-
-typedef struct FbText
-{
-	size_t pos;
-	size_t len;
-} FbText;
-
-/* ---------------------------------------------------------------- primitives */
-
-static inline uint16_t
-get16(const FbParser *p, size_t pos)
-{
-	uint16_t v;
-
-	memcpy(&v, p->buf + pos, 2);
-	return v;
-}
-
-static inline uint32_t
-get32(const FbParser *p, size_t pos)
-{
-	uint32_t v;
-
-	memcpy(&v, p->buf + pos, 4);
-	return v;
-}
-
-static inline int64_t
-get64(const FbParser *p, size_t pos)
-{
-	int64_t v;
-
-	memcpy(&v, p->buf + pos, 8);
-	return v;
-}
-
-static ShfCode
-bad(const FbParser *p, const char *what, size_t pos)
-{
-	return shf_error(p->err, SHF_ERR_CORRUPT,
-					 "Arrow metadata is damaged: %s at byte %zu of %zu", what, pos, p->len);
-}
-
-/* Follows the offset stored at pos, which is known to lie inside. */
-static ShfCode
-follow(const FbParser *p, size_t pos, size_t *target)
-{
-	uint32_t offset = get32(p, pos);
-
-	if (offset < 4 || offset > p->len - pos || ((pos + offset) & 3) != 0 ||
-		p->len - (pos + offset) < 4)
-		return bad(p, "offset points outside", pos);
-	*target = pos + offset;
-	return SHF_OK;
-}
-
-/* The table that the offset at ref points to. */
-static ShfCode
-view_table(const FbParser *p, size_t ref, FbView *v)
-{
-	ShfCode code = follow(p, ref, &v->pos);
-	int64_t vtable;
-	uint16_t vtable_bytes;
-
-	if (code != SHF_OK)
-		return code;
-	vtable = (int64_t) v->pos - (int32_t) get32(p, v->pos);
-	if (vtable < 0 || (vtable & 1) != 0 || p->len < 4 || (uint64_t) vtable > p->len - 4)
-		return bad(p, "table has no vtable", v->pos);
-	v->vtable = (size_t) vtable;
-	vtable_bytes = get16(p, v->vtable);
-	v->bytes = get16(p, v->vtable + 2);
-	if (vtable_bytes < 4 || (vtable_bytes & 1) != 0 || vtable_bytes > p->len - v->vtable)
-		return bad(p, "vtable has an invalid size", v->vtable);
-	if (v->bytes < 4 || v->bytes > p->len - v->pos)
-		return bad(p, "table has an invalid size", v->pos);
-	v->nslots = (vtable_bytes - 4) / 2;
-	return SHF_OK;
-}
-
-/* Position of a field of size bytes, or 0 when the table does not have it. */
-static ShfCode
-view_field(const FbParser *p, const FbView *v, int slot, size_t size, size_t *pos)
-{
-	size_t at;
-
-	*pos = 0;
-	if (slot >= v->nslots)
-		return SHF_OK;
-	at = get16(p, v->vtable + 4 + 2 * (size_t) slot);
-	if (at == 0)
-		return SHF_OK;
-	if (at < 4 || at + size > v->bytes || ((v->pos + at) & (size - 1)) != 0)
-		return bad(p, "table has a misplaced field", v->pos);
-	*pos = v->pos + at;
-	return SHF_OK;
-}
-
-/* Scalar of 1, 2, 4 or 8 bytes, sign-extended; value keeps the default when absent. */
-static ShfCode
-view_scalar(const FbParser *p, const FbView *v, int slot, size_t size, int64_t *value)
-{
-	size_t pos;
-	ShfCode code = view_field(p, v, slot, size, &pos);
-
-	if (code != SHF_OK || pos == 0)
-		return code;
-	switch (size)
-	{
-		case 1:
-			*value = (int8_t) p->buf[pos];
-			break;
-		case 2:
-			*value = (int16_t) get16(p, pos);
-			break;
-		case 4:
-			*value = (int32_t) get32(p, pos);
-			break;
-		default:
-			*value = get64(p, pos);
-			break;
-	}
-	return SHF_OK;
-}
-
-/* A vector; count 0 when the field is absent. */
-static ShfCode
-view_vector(const FbParser *p, const FbView *v, int slot, size_t element, FbVector *vec)
-{
-	size_t ref;
-	size_t pos;
-	ShfCode code = view_field(p, v, slot, 4, &ref);
-
-	vec->first = 0;
-	vec->count = 0;
-	if (code != SHF_OK || ref == 0)
-		return code;
-	code = follow(p, ref, &pos);
-	if (code != SHF_OK)
-		return code;
-	vec->first = pos + 4;
-	vec->count = get32(p, pos);
-	if (vec->count > (p->len - vec->first) / element)
-		return bad(p, "vector runs over the end", pos);
-	if (element >= 8 && vec->count > 0 && (vec->first & 7) != 0)
-		return bad(p, "vector is not aligned", pos);
-	return SHF_OK;
-}
-
-/* A NUL-terminated string without NULs inside; pos 0 when the field is absent. */
-static ShfCode
-view_text(const FbParser *p, const FbView *v, int slot, FbText *text)
-{
-	size_t ref;
-	size_t pos;
-	ShfCode code = view_field(p, v, slot, 4, &ref);
-
-	text->pos = 0;
-	text->len = 0;
-	if (code != SHF_OK || ref == 0)
-		return code;
-	code = follow(p, ref, &pos);
-	if (code != SHF_OK)
-		return code;
-	text->pos = pos + 4;
-	text->len = get32(p, pos);
-	if (text->len >= p->len - text->pos || p->buf[text->pos + text->len] != 0 ||
-		memchr(p->buf + text->pos, 0, text->len) != NULL)
-		return bad(p, "string is not terminated", pos);
-	return SHF_OK;
-}
-
 /* Copy of a string that must be there. */
 static ShfCode
 copy_text(FbParser *p, const FbView *v, int slot, const char *what, char **copy)
 {
 	FbText text;
-	ShfCode code = view_text(p, v, slot, &text);
+	ShfCode code = fb_view_text(p, v, slot, &text);
 
 	if (code != SHF_OK)
 		return code;
 	if (text.pos == 0)
-		return bad(p, what, v->pos);
+		return fb_bad(p, what, v->pos);
 	if (text.len > p->text_left)
-		return bad(p, "strings overlap", text.pos);
+		return fb_bad(p, "strings overlap", text.pos);
 	p->text_left -= text.len;
 	*copy = malloc(text.len + 1);
 	if (*copy == NULL)
@@ -246,14 +53,14 @@ view_message(const FbParser *p, int header_type, const char *what, FbView *messa
 	ShfCode code;
 
 	if (p->len < 8 || p->len > INT32_MAX)
-		return bad(p, "impossible length", 0);
-	code = view_table(p, 0, message);
+		return fb_bad(p, "impossible length", 0);
+	code = fb_view_table(p, 0, message);
 	if (code == SHF_OK)
-		code = view_scalar(p, message, FB_MESSAGE_VERSION, 2, &version);
+		code = fb_view_scalar(p, message, FB_MESSAGE_VERSION, 2, &version);
 	if (code == SHF_OK)
-		code = view_scalar(p, message, FB_MESSAGE_HEADER_TYPE, 1, &type);
+		code = fb_view_scalar(p, message, FB_MESSAGE_HEADER_TYPE, 1, &type);
 	if (code == SHF_OK)
-		code = view_field(p, message, FB_MESSAGE_HEADER, 4, &ref);
+		code = fb_view_field(p, message, FB_MESSAGE_HEADER, 4, &ref);
 	if (code != SHF_OK)
 		return code;
 	if (version != FB_VERSION_V5)
@@ -264,7 +71,7 @@ view_message(const FbParser *p, int header_type, const char *what, FbView *messa
 		return shf_error(p->err, SHF_ERR_CORRUPT,
 						 "Arrow message is of type %d, expected %d (%s)", (int) type, header_type,
 						 what);
-	return view_table(p, ref, header);
+	return fb_view_table(p, ref, header);
 }
 
 /* ---------------------------------------------------------------- schema */
@@ -273,12 +80,12 @@ static ShfCode
 parse_meta(FbParser *p, const FbView *v, int slot, ShfMeta **meta, int *nmeta)
 {
 	FbVector vec;
-	ShfCode code = view_vector(p, v, slot, 4, &vec);
+	ShfCode code = fb_view_vector(p, v, slot, 4, &vec);
 
 	if (code != SHF_OK || vec.count == 0)
 		return code;
 	if (vec.count > p->fields_left)
-		return bad(p, "tables overlap", vec.first);
+		return fb_bad(p, "tables overlap", vec.first);
 	p->fields_left -= vec.count;
 	*meta = calloc(vec.count, sizeof(ShfMeta));
 	if (*meta == NULL)
@@ -288,7 +95,7 @@ parse_meta(FbParser *p, const FbView *v, int slot, ShfMeta **meta, int *nmeta)
 	{
 		FbView kv;
 
-		code = view_table(p, vec.first + 4 * i, &kv);
+		code = fb_view_table(p, vec.first + 4 * i, &kv);
 		if (code == SHF_OK)
 			code = copy_text(p, &kv, FB_KEYVALUE_KEY, "metadata has no key", &(*meta)[i].key);
 		if (code == SHF_OK)
@@ -311,10 +118,10 @@ parse_int(FbParser *p, const FbView *t, ShfField *f)
 {
 	int64_t bits = 0;
 	int64_t is_signed = 0;
-	ShfCode code = view_scalar(p, t, FB_INT_BITWIDTH, 4, &bits);
+	ShfCode code = fb_view_scalar(p, t, FB_INT_BITWIDTH, 4, &bits);
 
 	if (code == SHF_OK)
-		code = view_scalar(p, t, FB_INT_SIGNED, 1, &is_signed);
+		code = fb_view_scalar(p, t, FB_INT_SIGNED, 1, &is_signed);
 	if (code != SHF_OK)
 		return code;
 	if (!is_signed)
@@ -346,12 +153,12 @@ parse_decimal(FbParser *p, const FbView *t, ShfField *f)
 	int64_t precision = 0;
 	int64_t scale = 0;
 	int64_t bits = 128;
-	ShfCode code = view_scalar(p, t, FB_DECIMAL_PRECISION, 4, &precision);
+	ShfCode code = fb_view_scalar(p, t, FB_DECIMAL_PRECISION, 4, &precision);
 
 	if (code == SHF_OK)
-		code = view_scalar(p, t, FB_DECIMAL_SCALE, 4, &scale);
+		code = fb_view_scalar(p, t, FB_DECIMAL_SCALE, 4, &scale);
 	if (code == SHF_OK)
-		code = view_scalar(p, t, FB_DECIMAL_BITWIDTH, 4, &bits);
+		code = fb_view_scalar(p, t, FB_DECIMAL_BITWIDTH, 4, &bits);
 	if (code != SHF_OK)
 		return code;
 	if (bits != 128)
@@ -367,10 +174,10 @@ parse_timestamp(FbParser *p, const FbView *t, ShfField *f)
 {
 	int64_t unit = FB_UNIT_SECOND;
 	FbText zone;
-	ShfCode code = view_scalar(p, t, FB_TIMESTAMP_UNIT, 2, &unit);
+	ShfCode code = fb_view_scalar(p, t, FB_TIMESTAMP_UNIT, 2, &unit);
 
 	if (code == SHF_OK)
-		code = view_text(p, t, FB_TIMESTAMP_ZONE, &zone);
+		code = fb_view_text(p, t, FB_TIMESTAMP_ZONE, &zone);
 	if (code != SHF_OK)
 		return code;
 	if (unit != FB_UNIT_MICROSECOND)
@@ -391,7 +198,7 @@ static ShfCode
 parse_unit(FbParser *p, const FbView *t, ShfField *f, int slot, int64_t value, int64_t expected,
 		   const char *what, ShfKind kind)
 {
-	ShfCode code = view_scalar(p, t, slot, 2, &value);
+	ShfCode code = fb_view_scalar(p, t, slot, 2, &value);
 
 	if (code != SHF_OK)
 		return code;
@@ -406,15 +213,15 @@ parse_type(FbParser *p, const FbView *field, ShfField *f)
 	int64_t value = 0;
 	size_t ref;
 	FbView t;
-	ShfCode code = view_scalar(p, field, FB_FIELD_TYPE_TYPE, 1, &member);
+	ShfCode code = fb_view_scalar(p, field, FB_FIELD_TYPE_TYPE, 1, &member);
 
 	if (code == SHF_OK)
-		code = view_field(p, field, FB_FIELD_TYPE, 4, &ref);
+		code = fb_view_field(p, field, FB_FIELD_TYPE, 4, &ref);
 	if (code != SHF_OK)
 		return code;
 	if (ref == 0)
-		return bad(p, "field has no type", field->pos);
-	code = view_table(p, ref, &t);
+		return fb_bad(p, "field has no type", field->pos);
+	code = fb_view_table(p, ref, &t);
 	if (code != SHF_OK)
 		return code;
 
@@ -426,7 +233,7 @@ parse_type(FbParser *p, const FbView *field, ShfField *f)
 		case FB_TYPE_INT:
 			return parse_int(p, &t, f);
 		case FB_TYPE_FLOAT:
-			code = view_scalar(p, &t, FB_FLOAT_PRECISION, 2, &value);
+			code = fb_view_scalar(p, &t, FB_FLOAT_PRECISION, 2, &value);
 			if (code != SHF_OK)
 				return code;
 			f->kind = value == FB_FLOAT_SINGLE ? SHF_FLOAT32 : SHF_FLOAT64;
@@ -440,7 +247,7 @@ parse_type(FbParser *p, const FbView *field, ShfField *f)
 							  "date of unit", SHF_DATE32);
 		case FB_TYPE_TIME:
 			value = 32;
-			code = view_scalar(p, &t, FB_TIME_BITWIDTH, 4, &value);
+			code = fb_view_scalar(p, &t, FB_TIME_BITWIDTH, 4, &value);
 			if (code != SHF_OK)
 				return code;
 			if (value != 64)
@@ -459,7 +266,7 @@ parse_type(FbParser *p, const FbView *field, ShfField *f)
 			f->kind = SHF_BINARY;
 			return SHF_OK;
 		case FB_TYPE_FIXED_BINARY:
-			code = view_scalar(p, &t, FB_FIXED_WIDTH, 4, &value);
+			code = fb_view_scalar(p, &t, FB_FIXED_WIDTH, 4, &value);
 			f->kind = SHF_FIXED_BINARY;
 			f->width = (int32_t) value;
 			return code;
@@ -477,7 +284,7 @@ static ShfCode
 parse_fields(FbParser *p, const FbView *v, int slot, int depth, ShfField **fields, int *nfields)
 {
 	FbVector vec;
-	ShfCode code = view_vector(p, v, slot, 4, &vec);
+	ShfCode code = fb_view_vector(p, v, slot, 4, &vec);
 
 	if (code != SHF_OK || vec.count == 0)
 		return code;
@@ -485,7 +292,7 @@ parse_fields(FbParser *p, const FbView *v, int slot, int depth, ShfField **field
 		return shf_error(p->err, SHF_ERR_CORRUPT, "schema is nested more than %d levels deep",
 						 SHF_MAX_NESTING);
 	if (vec.count > p->fields_left)
-		return bad(p, "tables overlap", vec.first);
+		return fb_bad(p, "tables overlap", vec.first);
 	p->fields_left -= vec.count;
 	*fields = calloc(vec.count, sizeof(ShfField));
 	if (*fields == NULL)
@@ -499,13 +306,13 @@ parse_fields(FbParser *p, const FbView *v, int slot, int depth, ShfField **field
 		int64_t nullable = 0;
 		size_t dictionary = 0;
 
-		code = view_table(p, vec.first + 4 * i, &field);
+		code = fb_view_table(p, vec.first + 4 * i, &field);
 		if (code == SHF_OK)
 			code = copy_text(p, &field, FB_FIELD_NAME, "field has no name", &f->name);
 		if (code == SHF_OK)
-			code = view_scalar(p, &field, FB_FIELD_NULLABLE, 1, &nullable);
+			code = fb_view_scalar(p, &field, FB_FIELD_NULLABLE, 1, &nullable);
 		if (code == SHF_OK)
-			code = view_field(p, &field, FB_FIELD_DICTIONARY, 4, &dictionary);
+			code = fb_view_field(p, &field, FB_FIELD_DICTIONARY, 4, &dictionary);
 		if (code == SHF_OK)
 			code = parse_type(p, &field, f);
 		if (code != SHF_OK)
@@ -538,11 +345,11 @@ shf_parse_schema_message(const uint8_t *buf, size_t len, ShfSchema *schema, ShfE
 	memset(schema, 0, sizeof(*schema));
 	code = view_message(&p, FB_HEADER_SCHEMA, "Schema", &message, &header);
 	if (code == SHF_OK)
-		code = view_scalar(&p, &message, FB_MESSAGE_BODY_LENGTH, 8, &body);
+		code = fb_view_scalar(&p, &message, FB_MESSAGE_BODY_LENGTH, 8, &body);
 	if (code == SHF_OK)
-		code = view_scalar(&p, &header, FB_SCHEMA_ENDIANNESS, 2, &endianness);
+		code = fb_view_scalar(&p, &header, FB_SCHEMA_ENDIANNESS, 2, &endianness);
 	if (code == SHF_OK)
-		code = view_vector(&p, &header, FB_SCHEMA_FEATURES, 8, &features);
+		code = fb_view_vector(&p, &header, FB_SCHEMA_FEATURES, 8, &features);
 	if (code != SHF_OK)
 		return code;
 	if (body != 0 || endianness != 0 || features.count != 0)
@@ -602,7 +409,7 @@ parse_batch_meta(const FbParser *p, const FbView *message, ShfBatchHeader *h)
 	bool have_partition = false;
 	bool have_crc = false;
 	FbVector vec;
-	ShfCode code = view_vector(p, message, FB_MESSAGE_METADATA, 4, &vec);
+	ShfCode code = fb_view_vector(p, message, FB_MESSAGE_METADATA, 4, &vec);
 
 	for (size_t i = 0; code == SHF_OK && i < vec.count; i++)
 	{
@@ -610,11 +417,11 @@ parse_batch_meta(const FbParser *p, const FbView *message, ShfBatchHeader *h)
 		FbText key;
 		FbText value;
 
-		code = view_table(p, vec.first + 4 * i, &kv);
+		code = fb_view_table(p, vec.first + 4 * i, &kv);
 		if (code == SHF_OK)
-			code = view_text(p, &kv, FB_KEYVALUE_KEY, &key);
+			code = fb_view_text(p, &kv, FB_KEYVALUE_KEY, &key);
 		if (code == SHF_OK)
-			code = view_text(p, &kv, FB_KEYVALUE_VALUE, &value);
+			code = fb_view_text(p, &kv, FB_KEYVALUE_VALUE, &value);
 		if (code != SHF_OK || key.pos == 0 || value.pos == 0)
 			continue;
 		if (key.len == strlen(PARTITION_KEY) &&
@@ -650,15 +457,15 @@ shf_parse_batch_message(const uint8_t *buf, size_t len, ShfBatchHeader *h, ShfEr
 	memset(h, 0, sizeof(*h));
 	code = view_message(&p, FB_HEADER_RECORD_BATCH, "RecordBatch", &message, &batch);
 	if (code == SHF_OK)
-		code = view_scalar(&p, &message, FB_MESSAGE_BODY_LENGTH, 8, &h->body_bytes);
+		code = fb_view_scalar(&p, &message, FB_MESSAGE_BODY_LENGTH, 8, &h->body_bytes);
 	if (code == SHF_OK)
-		code = view_scalar(&p, &batch, FB_BATCH_LENGTH, 8, &h->rows);
+		code = fb_view_scalar(&p, &batch, FB_BATCH_LENGTH, 8, &h->rows);
 	if (code == SHF_OK)
-		code = view_vector(&p, &batch, FB_BATCH_NODES, 16, &nodes);
+		code = fb_view_vector(&p, &batch, FB_BATCH_NODES, 16, &nodes);
 	if (code == SHF_OK)
-		code = view_vector(&p, &batch, FB_BATCH_BUFFERS, 16, &buffers);
+		code = fb_view_vector(&p, &batch, FB_BATCH_BUFFERS, 16, &buffers);
 	if (code == SHF_OK)
-		code = view_field(&p, &batch, FB_BATCH_COMPRESSION, 4, &ref);
+		code = fb_view_field(&p, &batch, FB_BATCH_COMPRESSION, 4, &ref);
 	if (code != SHF_OK)
 		return code;
 	if (h->body_bytes < 0 || (h->body_bytes & 7) != 0)
@@ -677,11 +484,11 @@ shf_parse_batch_message(const uint8_t *buf, size_t len, ShfBatchHeader *h, ShfEr
 		int64_t codec = FB_CODEC_LZ4_FRAME;
 		int64_t method = 0;
 
-		code = view_table(&p, ref, &compression);
+		code = fb_view_table(&p, ref, &compression);
 		if (code == SHF_OK)
-			code = view_scalar(&p, &compression, FB_COMPRESSION_CODEC, 1, &codec);
+			code = fb_view_scalar(&p, &compression, FB_COMPRESSION_CODEC, 1, &codec);
 		if (code == SHF_OK)
-			code = view_scalar(&p, &compression, FB_COMPRESSION_METHOD, 1, &method);
+			code = fb_view_scalar(&p, &compression, FB_COMPRESSION_METHOD, 1, &method);
 		if (code != SHF_OK)
 			return code;
 		if (method != 0 || (codec != FB_CODEC_LZ4_FRAME && codec != FB_CODEC_ZSTD))

@@ -82,7 +82,32 @@ extern ShfCode shf_reader_bytes(ShfReader *r, uint64_t offset, size_t len, const
 extern ShfCode shf_reader_any_block(ShfReader *r, ShfBatch *batch, uint64_t offset,
 									uint64_t limit, ShfError *err);
 
-/* ------------------------------------------------------------ decode.c */
+/* ------------------------------------------------------------ batch.c */
+
+#define SHF_ALIGN_UP(n, a)	(((n) + (a) - 1) & ~((a) - 1))
+#define SHF_BUFFER_ALIGN	((size_t) 64)	/* of everything the batch allocates */
+
+static inline int64_t
+shf_get64(const uint8_t *p)
+{
+	int64_t v;
+
+	memcpy(&v, p, 8);
+	return v;
+}
+
+/* Values and NULLs of a node, as the header says. */
+static inline int64_t
+shf_node_length(const ShfBatch *b, int node)
+{
+	return shf_get64(b->header.nodes + 16 * (size_t) node);
+}
+
+static inline int64_t
+shf_node_nulls(const ShfBatch *b, int node)
+{
+	return shf_get64(b->header.nodes + 16 * (size_t) node + 8);
+}
 
 /* Makes room for a message of need bytes, keeping the first keep bytes. */
 extern ShfCode shf_batch_reserve(ShfBatch *batch, size_t need, size_t keep, ShfError *err);
@@ -95,6 +120,15 @@ extern ShfCode shf_batch_check(ShfBatch *batch, ShfError *err);
 
 /* Where buffer i lies in the body, once checked. */
 extern void shf_batch_buffer(const ShfBatch *batch, int i, uint64_t *offset, uint64_t *len);
+
+/*
+ * Where buffer i is stored and how many bytes it has when decompressed; *compressed
+ * tells whether it is a frame.
+ */
+extern ShfCode shf_batch_stored(const ShfBatch *batch, int i, const uint8_t **data,
+								uint64_t *stored, int64_t *raw, bool *compressed, ShfError *err);
+
+extern ShfCode shf_batch_nomem(ShfError *err, size_t bytes);
 
 /* "block at byte N of file "F" is damaged: ..." */
 extern ShfCode shf_batch_corrupt(const ShfBatch *batch, ShfError *err, const char *fmt,...)

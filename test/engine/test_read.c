@@ -307,6 +307,50 @@ test_verify_compares_the_index(void)
 	file_release(&f);
 }
 
+/* Every file of a segment of partition files is a file of its own with its own extents. */
+static void
+test_verify_partition_files(void)
+{
+	ShfWriterOptions options = {.partitions = 4, .layout = SHF_LAYOUT_PARTITION_FILES,
+		.codec = codecs[1], .memory_limit = 64 << 20, .block_rows = 50, .block_bytes = 1 << 20,
+	.block_min_rows = 1, .write_buffer_size = 64 << 10, .path = test_path("parts"),
+	.file_mode = 0600, .dir_mode = 0700, .max_open_files = 2};
+	ShfWriter  *w;
+	ShfBuffer	scratch = {0};
+	const ShfSegment *segments;
+	int			nsegments;
+	uint32_t	done = 0;
+
+	CHECK_OK(shf_writer_open(&w, &sample_small, &options, &err));
+	for (uint64_t n = 0; n < 1000; n++)
+	{
+		sample_row(&sample_small, shf_writer_layout(w), shf_writer_row(w), n, &scratch);
+		CHECK_OK(shf_writer_append(w, (uint32_t) (n % 3), &err));
+	}
+	CHECK_OK(shf_writer_finish(w, &segments, &nsegments, &err));
+	CHECK_INT(nsegments, 1);
+	CHECK_INT(segments->files, 3);
+	for (uint32_t partition = 0; partition < 3; partition++)
+	{
+		const ShfExtent *e = &segments->extents[done];
+		uint32_t	n = 0;
+		char		path[300];
+
+		while (done + n < segments->nextents && e[n].partition == partition)
+			n++;
+		CHECK(n > 0);
+		snprintf(path, sizeof(path), "%s-%u/p%05u.arrow", test_path("parts"), segments->number,
+				 partition);
+		CHECK_OK(shf_verify_file(path, segments->id, e, n, &err));
+		CHECK_ERR(shf_verify_file(path, segments->id, segments->extents, segments->nextents,
+								  &err), SHF_ERR_CORRUPT, "index");
+		done += n;
+	}
+	CHECK_INT(done, segments->nextents);
+	shf_writer_close(w);
+	free(scratch.data);
+}
+
 /* The property that shuffle_verify promises: no bit of a file may change unnoticed. */
 static void
 flip_every_bit(const ShfSchema *schema, ShfCodec codec, uint64_t rows, uint32_t block_rows)
@@ -739,6 +783,22 @@ test_forged_nesting(void)
 	CHECK_FORGERY(g, "its struct");
 	put64(g.nodes + 16 * 1, INT64_C(1) << 31);
 	CHECK_FORGERY(g, "values and");
+
+	/*
+	 * pair: node 7, never-NULL field id: node 8 with buffers 11 and 12.  It is absent
+	 * where the struct is NULL; a NULL elsewhere is a lie.
+	 */
+	CHECK(get64(g.nodes + 16 * 7 + 8) > 0);
+	CHECK_INT(get64(g.nodes + 16 * 8 + 8), get64(g.nodes + 16 * 7 + 8));
+	for (int i = 0; i < 50; i++)
+	{
+		if (BUFFER_AT(g, 11)[i / 8] >> (i & 7) & 1)
+		{
+			BUFFER_AT(g, 11)[i / 8] ^= (uint8_t) (1 << (i & 7));
+			put64(g.nodes + 16 * 8 + 8, get64(g.nodes + 16 * 8 + 8) + 1);
+			CHECK_FORGERY(g, "column \"id\" has NULLs but must have none");
+		}
+	}
 	forgery_end(&g);
 }
 
@@ -818,6 +878,7 @@ main(void)
 	RUN(test_stream_of_stored_messages);
 	RUN(test_verify_good_files);
 	RUN(test_verify_compares_the_index);
+	RUN(test_verify_partition_files);
 	RUN(test_every_flipped_bit_is_found);
 	RUN(test_flipped_bits_of_compressed_files);
 	RUN(test_every_truncation_is_found);
