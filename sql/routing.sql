@@ -156,6 +156,7 @@ SELECT * FROM spread('SELECT * FROM skewed', 'steep', 20); DROP TABLE target;
 SELECT * FROM spread('SELECT * FROM skewed WHERE i > 10000 ORDER BY t', 't', 20); DROP TABLE target;
 -- from statistics: the same property
 ALTER TABLE skewed ALTER t SET STATISTICS 500, ALTER steep SET STATISTICS 500;
+SELECT pg_stat_force_next_flush();	-- of the rows just written, or they count as written after ANALYZE
 ANALYZE skewed;
 SELECT * FROM spread('SELECT * FROM skewed', 'steep', 20); DROP TABLE target;
 SELECT * FROM spread('TABLE skewed', 't', 20); DROP TABLE target;
@@ -201,6 +202,26 @@ RESET ROLE;
 REVOKE CREATE ON SCHEMA public FROM regress_shuffle_reader;
 DROP TABLE skewed;
 DROP ROLE regress_shuffle_reader;
+
+-- keys of all characters, several of them; what is appended goes where the first rows went
+CREATE FUNCTION odd_text(i int) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT E'a''b"c\\d\n,{}()=' || i $$;
+SELECT partition, rows FROM shuffle_write('SELECT i, odd_text(i) AS t FROM generate_series(1, 90) i', 'target', partitions => 3, keys => '{t,i}', method => 'range');
+SELECT partition, rows FROM shuffle_write('SELECT i, odd_text(i) AS t FROM generate_series(1, 90) i', 'target', if_exists => 'append');
+SELECT count(*) FROM (SELECT i FROM generate_series(0, 2) p, shuffle_read(NULL::target, p) GROUP BY i HAVING count(DISTINCT p) > 1) d;
+DROP TABLE target;
+DROP FUNCTION odd_text;
+-- keys that do not all fit into memory
+SET shuffle_ext.memory_limit = '8MB';
+SELECT count(*), max(rows) < 1500 AS balanced FROM shuffle_write('SELECT repeat(md5(i::text), 100) AS t FROM generate_series(1, 10000) i', 'target', partitions => 10, keys => '{t}', method => 'range');
+RESET shuffle_ext.memory_limit;
+DROP TABLE target;
+-- queries whose rows hang on their order or on more than the keys
+SELECT count(*), min(rows), max(rows) FROM shuffle_write('SELECT DISTINCT ON (a) a, d FROM source ORDER BY a, d DESC', 'target', partitions => 5, keys => '{d}', method => 'range');
+DROP TABLE target;
+SELECT count(*), min(rows), max(rows) FROM shuffle_write('SELECT d FROM source ORDER BY a, d LIMIT 1000', 'target', partitions => 5, keys => '{1}', method => 'range');
+DROP TABLE target;
+SELECT count(*), min(rows), max(rows) FROM shuffle_write('WITH x AS (SELECT d FROM source UNION ALL SELECT -d FROM source) SELECT d, count(*) FROM x GROUP BY d HAVING count(*) > 0', 'target', partitions => 5, keys => '{d}', method => 'range');
+DROP TABLE target;
 
 --
 -- round_robin and single
