@@ -146,7 +146,10 @@ shuffle_catalog_relid(const char *name)
 
 /* ---------------------------------------------------------------- rows */
 
-/* Fills row from a tuple; by-reference fields are copied to the current context. */
+/*
+ * Fills row from a tuple; by-reference fields are copied to the current context.  The
+ * routing, which may be large, is left out: it is there for people to read.
+ */
 static void
 form_row(ShuffleSegmentRow *row, HeapTuple tuple, TupleDesc desc)
 {
@@ -172,7 +175,6 @@ form_row(ShuffleSegmentRow *row, HeapTuple tuple, TupleDesc desc)
 	pfree(layout);
 	row->root = TextDatumGetCString(values[Anum_segment_root - 1]);
 	row->name = TextDatumGetCString(values[Anum_segment_name - 1]);
-	row->routing = TextDatumGetCString(values[Anum_segment_routing - 1]);
 	if (!isnull[Anum_segment_extents - 1])
 		row->extents = datumCopy(values[Anum_segment_extents - 1], false, -1);
 }

@@ -286,7 +286,7 @@ typedef struct ShuffleSegmentRow
 	int32		number;			/* 0 .. SHUFFLE_MAX_SEGMENTS - 1, unique per storage */
 	ShfLayoutKind layout;
 	int32		partitions;
-	char	   *routing;		/* the label text it was written with */
+	char	   *routing;		/* the label text it was written with; NULL when read */
 	char	   *root;
 	char	   *name;			/* file name without ".arrow" / directory name */
 	uint8		id[16];

@@ -18,11 +18,11 @@
  * A file is matched by storage and name alone, not by root, so that two spellings of
  * one root cannot make a live file look unknown; names have 64 random bits.
  *
- * A sweep runs when the first writer of a session finds that one is due: always after a
- * crash, an immediate shutdown, a promotion or a restored backup, which
- * shuffle_sweep_state tells, an unlogged table that the server empties on exactly these
- * occasions; and when a prepared transaction that was noted (a file in
- * pg_shuffle/<database>/prepared) has ended.  Users may call shuffle_sweep().
+ * A sweep runs when the first writer of a session finds that one is due: after a crash,
+ * an immediate shutdown, a promotion or a restored backup, which shuffle_sweep_state
+ * tells, an unlogged table that the server empties on exactly these occasions; when a
+ * prepared transaction that was noted (a file in pg_shuffle/<database>/prepared) has
+ * ended; and when another database was dropped.  Users may call shuffle_sweep().
  *
  * Whoever sweeps holds an advisory lock of the database.  Empty directories are removed
  * only while no other session has a storage prepared (see storage.h).
@@ -203,7 +203,7 @@ visit_version_root(const ShuffleSegmentRow *row, void *arg)
 
 /* All roots known to this database, without those that are another cluster's. */
 static void
-collect_roots(SweepState *state)
+collect_roots(SweepState *state, int elevel)
 {
 	ListCell   *lc;
 
@@ -220,7 +220,7 @@ collect_roots(SweepState *state)
 			case SHUFFLE_ROOT_OURS:
 				continue;
 			case SHUFFLE_ROOT_FOREIGN:
-				ereport(LOG,
+				ereport(elevel,
 						(errmsg("not sweeping directory \"%s\" because it belongs to another "
 								"cluster", root)));
 				break;
@@ -321,9 +321,12 @@ database_exists(Oid database)
 	return SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(database));
 }
 
-/* The caller holds the sweep lock.  Returns how many files were removed. */
+/*
+ * The caller holds the sweep lock.  Returns how many files were removed; tells at elevel
+ * which roots are not ours.
+ */
 static uint64
-sweep(void)
+sweep(int elevel)
 {
 	SweepState	state = {0};
 	MemoryContext old;
@@ -333,7 +336,7 @@ sweep(void)
 	state.cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle sweep",
 									  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(state.cxt);
-	collect_roots(&state);
+	collect_roots(&state, elevel);
 
 	/* 1. */
 	foreach(lc, state.roots)
@@ -453,6 +456,24 @@ decided_notes(void)
 	return notes.paths;
 }
 
+/* Is there a directory of a database that is gone? */
+static bool
+database_was_dropped(void)
+{
+	SweepState	state = {0};
+	char	   *root = shuffle_root();
+	ListCell   *lc;
+
+	for_each_entry(shuffle_root_path(SHUFFLE_DATA_ROOT), visit_database, &state);
+	if (shuffle_root_is_outer(root))
+		for_each_entry(shuffle_root_path(root), visit_database, &state);
+	InvalidateCatalogSnapshot();
+	foreach(lc, state.databases)
+		if (!database_exists(lfirst_oid(lc)))
+			return true;
+	return false;
+}
+
 /* Has a sweep been done since the server last emptied unlogged tables? */
 static bool
 swept_since_crash(Relation state)
@@ -466,9 +487,9 @@ swept_since_crash(Relation state)
 	return found;
 }
 
-/* Runs a sweep under its lock; -1 if dontwait and another session is at it. */
+/* Runs a sweep under its lock; -1 if an automatic one finds another session at it. */
 static int64
-locked_sweep(bool dontwait)
+locked_sweep(bool automatic)
 {
 	Relation	state;
 	LOCKTAG		tag;
@@ -477,12 +498,12 @@ locked_sweep(bool dontwait)
 	uint64		removed;
 
 	shuffle_storage_lock_tag(&tag, MyDatabaseId, SHUFFLE_LOCK_SWEEP);
-	if (LockAcquire(&tag, ExclusiveLock, false, dontwait) == LOCKACQUIRE_NOT_AVAIL)
+	if (LockAcquire(&tag, ExclusiveLock, false, automatic) == LOCKACQUIRE_NOT_AVAIL)
 		return -1;
 
 	notes = decided_notes();
 	shuffle_sweep_wanted = false;
-	removed = sweep();
+	removed = sweep(automatic ? LOG : WARNING);
 	foreach(lc, notes)
 		(void) unlink((char *) lfirst(lc));
 
@@ -521,7 +542,7 @@ shuffle_sweep_if_needed(void)
 		bool		swept = swept_since_crash(state);
 
 		table_close(state, AccessShareLock);
-		if (swept && decided_notes() == NIL)
+		if (swept && decided_notes() == NIL && !database_was_dropped())
 		{
 			checked = true;
 			return;

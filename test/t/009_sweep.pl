@@ -105,7 +105,19 @@ is(scalar(my @dirs = glob("$root/*")), 2, 'with their directory');
 is($node->safe_psql('stays', 'SELECT count(*), sum(i) FROM t'), '1000|500500',
 	"other databases' are not");
 $node->safe_psql('postgres', 'DROP DATABASE stays');
-$sweep->();
+$node->safe_psql('postgres', $write->('other') . '; DROP TABLE other');
+is(scalar(@dirs = glob("$root/*")), 1, 'the next writer anywhere removes them, too');
+
+# In the transaction that made it, a table is truncated in place.
+$node->safe_psql('postgres',
+	'BEGIN; ' . $write->('place') . '; TRUNCATE place; COMMIT');
+is_deeply([ shuffle_files($node) ], \@kept, 'truncated where it was made: no file is left');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM place'), '0', 'nor a row');
+$node->safe_psql('postgres', 'DROP TABLE place');
+$node->safe_psql('postgres',
+	'BEGIN; ' . $write->('place') . '; TRUNCATE place; '
+	  . $write->('place', if_exists => 'append') . '; COMMIT; DROP TABLE place');
+is_deeply([ shuffle_files($node) ], \@kept, 'truncated, written and dropped: no file is left');
 
 # The extension goes with everything.
 $node->safe_psql('postgres', $write->('more', layout => 'partition_files'));
