@@ -253,7 +253,7 @@ suite_tap() {
     sh "$BUILD" env PATH="$PG_BIN:$PATH" TESTDIR="$BUILD" TESTDATADIR="$BUILD/tmp_check" \
     TESTLOGDIR="$BUILD/tmp_check/log" PG_REGRESS="$pgxs/test/regress/pg_regress" \
     top_builddir="$BUILD" PG_TEST_NOCLEAN="${KEEP:+1}" \
-    prove -v -I "$pgxs/test/perl" -I test/t test/t >"$WORK/log/tap" 2>&1 || status=$?
+    prove -v -I "$pgxs/test/perl" -I test/t "$BUILD"/test/t/*.pl >"$WORK/log/tap" 2>&1 || status=$?
   tally tap "$WORK/log/tap" $status
   [ $status = 0 ] || grep -E '^(not ok|# |Bail|.*Dubious|.*Failed)' "$WORK/log/tap" | tail -n 60
 }
