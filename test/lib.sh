@@ -177,8 +177,8 @@ prepare() {
 }
 
 build() {
-  make -C "$BUILD" -j"$(nproc)" PG_CONFIG="$PG_CONFIG" WERROR=1 &&
-    make -C "$BUILD" PG_CONFIG="$PG_CONFIG" install &&
+  make -s -C "$BUILD" -j"$(nproc)" PG_CONFIG="$PG_CONFIG" WERROR=1 &&
+    make -s -C "$BUILD" PG_CONFIG="$PG_CONFIG" install &&
     own_by_server "$BUILD"
 }
 

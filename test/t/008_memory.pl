@@ -42,7 +42,7 @@ foreach my $case (
 {
 	my ($limit, $partitions, $query) = @$case;
 	my $peak = peak("SET shuffle_ext.memory_limit = '$limit'; SELECT count(*) FROM shuffle_write("
-		  . "'$query', 't', partitions => $partitions, keys => '{1}', if_exists => 'replace')");
+		  . "'$query', 't', partitions => $partitions, keys => '{1}'); DROP TABLE t");
 	my ($mb) = $limit =~ /(\d+)/;
 	cmp_ok($peak, '<', $mb + 64, sprintf('%s, %d partitions, %s: %.0f MB', $limit, $partitions,
 			substr($query, 0, 30), $peak));
