@@ -207,7 +207,7 @@ EXCEPTION WHEN feature_not_supported THEN
 END $$;
 
 --
--- numeric: all 741 Decimal128 types, the digits of each a function of the row
+-- numeric: all 779 Decimal128 types, the digits of each a function of the row
 --
 CREATE FUNCTION decimals(p int) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
