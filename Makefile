@@ -62,6 +62,7 @@ PG_OBJS = \
 	src/pg/textio.o \
 	src/pg/typemap.o \
 	src/pg/unpack.o \
+	src/pg/unpack_values.o \
 	src/pg/write.o \
 	src/pg/write_args.o \
 	src/pg/writer.o \

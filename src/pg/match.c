@@ -340,6 +340,7 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 			match_enum(unpack, node, field, recorded == node->type);
 			break;
 		case SHUFFLE_REPR_JSONB:
+		case SHUFFLE_REPR_NUMERIC:
 		case SHUFFLE_REPR_OUTPUT:
 			getTypeInputInfo(recorded, &function, &node->ioparam);
 			fmgr_info(function, &node->io);

@@ -1,6 +1,6 @@
 /*
  * numeric.h
- *	  Conversion between PostgreSQL's stored numeric and Arrow's Decimal128.
+ *	  Conversion of PostgreSQL's stored numeric to Arrow's Decimal128 and text, and back.
  */
 #ifndef SHUFFLE_NUMERIC_H
 #define SHUFFLE_NUMERIC_H
@@ -36,5 +36,21 @@ extern bool shuffle_numeric_to_decimal(const struct varlena *value, const Shuffl
  * 4-byte header at dst (4-byte aligned).  Returns its bytes.
  */
 extern Size shuffle_numeric_from_decimal(void *dst, int128 value, const ShuffleDecimal *decimal);
+
+/* What numeric_out() prints; palloc'd, not terminated. */
+extern char *shuffle_numeric_to_text(const struct varlena *value, size_t *len);
+
+/*
+ * Most bytes that shuffle_numeric_from_text() touches for len bytes of text, padding to the
+ * next value included.
+ */
+#define SHUFFLE_NUMERIC_TEXT_BYTES(len)	((len) / 2 + 16)
+
+/*
+ * Writes the numeric that numeric_in() makes of text, with a 4-byte header, at dst (4-byte
+ * aligned).  Returns its bytes, or 0 for what is not a plain decimal number (NaN,
+ * infinities, anything foreign): that is left to numeric_in().
+ */
+extern Size shuffle_numeric_from_text(void *dst, const char *text, size_t len);
 
 #endif							/* SHUFFLE_NUMERIC_H */

@@ -307,6 +307,15 @@ pack_bytes(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShfBytes *
 			bytes->data = DatumGetCString(value);
 			bytes->len = strlen(bytes->data);
 			return true;
+		case SHUFFLE_REPR_NUMERIC:
+			{
+				struct varlena *numeric = (struct varlena *) DatumGetPointer(value);
+
+				if (unlikely(VARATT_IS_COMPRESSED(numeric) || VARATT_IS_EXTERNAL(numeric)))
+					numeric = detoast_attr(numeric);
+				bytes->data = shuffle_numeric_to_text(numeric, &bytes->len);
+				return true;
+			}
 		case SHUFFLE_REPR_JSONB:
 			{
 				Jsonb	   *jsonb = DatumGetJsonbP(value);

@@ -183,9 +183,9 @@ extern void shuffle_bounds_estimate(ShuffleOptions *options, Query *query, Tuple
 typedef struct ShuffleTypeMap ShuffleTypeMap;
 
 /*
- * Dropped columns are left out of the schema; field i describes attribute
- * shuffle_typemap_attnum(map, i).  Field metadata: "shuffle:attnum", "pg:type",
- * "pg:typmod", ... (typemap.c).  Allocated in the current context.
+ * Dropped columns are left out of the schema; field metadata tells which attribute a field
+ * is: "shuffle:attnum", and "pg:type", "pg:typmod", ... (typemap.h).  Allocated in the
+ * current context.
  */
 extern ShuffleTypeMap *shuffle_typemap_create(TupleDesc desc, ShuffleTypes types,
 											  bool null_unrepresentable);

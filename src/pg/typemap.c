@@ -58,6 +58,7 @@ const ShuffleReprInfo shuffle_reprs[SHUFFLE_NREPRS] = {
 	[SHUFFLE_REPR_TEXT] = {"text", SHF_UTF8, -1},
 	[SHUFFLE_REPR_NAME] = {"name", SHF_UTF8, NAMEDATALEN},
 	[SHUFFLE_REPR_ENUM] = {"enum", SHF_UTF8, 4},
+	[SHUFFLE_REPR_NUMERIC] = {"numeric", SHF_UTF8, -1},
 	[SHUFFLE_REPR_JSONB] = {"jsonb", SHF_UTF8, -1},
 	[SHUFFLE_REPR_OUTPUT] = {"output", SHF_UTF8, 0},
 	[SHUFFLE_REPR_BYTES] = {"bytes", SHF_BINARY, -1},
@@ -230,10 +231,10 @@ choose_repr(const ShuffleTypeMap *map, const ShuffleNode *node, const char **ext
 	if (node->type == NUMERICOID)
 	{
 		if (node->typmod < (int32) VARHDRSZ)
-			return SHUFFLE_REPR_OUTPUT;
+			return SHUFFLE_REPR_NUMERIC;
 		numeric_typmod(node->typmod, &precision, &scale);
 		if (precision > 38 || scale < 0 || scale > precision)
-			return SHUFFLE_REPR_OUTPUT;
+			return SHUFFLE_REPR_NUMERIC;
 		return SHUFFLE_REPR_DECIMAL;
 	}
 

@@ -1,7 +1,7 @@
 /*
  * typemap.h
- *	  Shared by typemap.c (what becomes what), pack.c (values to Arrow) and unpack.c
- *	  (Arrow to values).
+ *	  Shared by typemap.c (what becomes what), pack.c (values to Arrow), match.c (what a
+ *	  segment's columns become), unpack.c and unpack_values.c (Arrow to values).
  */
 #ifndef SHUFFLE_TYPEMAP_H
 #define SHUFFLE_TYPEMAP_H
@@ -45,6 +45,7 @@ typedef enum ShuffleRepr
 	SHUFFLE_REPR_TEXT,			/* payload of a varlena that holds text */
 	SHUFFLE_REPR_NAME,
 	SHUFFLE_REPR_ENUM,			/* label */
+	SHUFFLE_REPR_NUMERIC,		/* its text form */
 	SHUFFLE_REPR_JSONB,			/* its text form */
 	SHUFFLE_REPR_OUTPUT,		/* what the output function prints */
 	SHUFFLE_REPR_BYTES,			/* payload of a varlena: bytea; native: all varlenas */
@@ -108,7 +109,7 @@ typedef struct ShuffleNode
 	int			nlabels;
 	ShuffleLabel *labels;
 
-	/* OUTPUT, JSONB: output function when packing, input function when unpacking */
+	/* OUTPUT, JSONB, NUMERIC: output function when packing, input function when unpacking */
 	FmgrInfo	io;
 	Oid			ioparam;
 
@@ -158,6 +159,11 @@ struct ShuffleUnpack
 	MemoryContext scratch_cxt;	/* elements and fields that become parts of values */
 	MemoryContext value_cxt;	/* what an input function leaves behind */
 };
+
+/* unpack_values.c: all representations but LIST and STRUCT; isnull is input. */
+extern void shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node,
+								  const ShfColumn *column, int64 first, int count,
+								  Datum *values, const bool *isnull, MemoryContext cxt);
 
 /* The text form of a base type cannot be read back by its input function. */
 extern bool shuffle_type_is_output_only(Oid type);
