@@ -246,6 +246,14 @@ CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW;
 CREATE TABLE tr (a int) USING shuffle;
 CREATE TRIGGER tr BEFORE INSERT ON tr FOR EACH ROW EXECUTE FUNCTION nothing();
 SELECT * FROM shuffle_write('SELECT 1', 'tr', if_exists => 'append');
+-- nor what a subscriber would miss
+CREATE TABLE pub (a int) USING shuffle;
+SET client_min_messages = error;	-- wal_level
+CREATE PUBLICATION regress_shuffle FOR TABLE pub;
+SET client_min_messages = warning;
+SELECT * FROM shuffle_write('SELECT 1', 'pub', if_exists => 'append');
+DROP PUBLICATION regress_shuffle;
+SELECT count(*) FROM shuffle_write('SELECT 1', 'pub', if_exists => 'append');
 DROP OWNED BY regress_shuffle_writer;
 DROP ROLE regress_shuffle_writer;
 

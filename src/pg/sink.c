@@ -48,6 +48,7 @@ typedef struct SinkState
 	TupleDesc	desc;
 	int			nargs;
 	AttrNumber *index;			/* [nargs] attribute number - 1 */
+	bool		dense;			/* index[i] is i: nothing is dropped */
 	bool	   *notnull;		/* [nargs], or NULL when NULL is welcome everywhere */
 	Datum	   *values;			/* by attribute; dropped ones stay NULL */
 	bool	   *isnull;
@@ -123,6 +124,7 @@ sink_begin(FunctionCallInfo fcinfo)
 			state->notnull = job->notnull;
 		state->index[i]--;
 	}
+	state->dense = state->nargs == state->desc->natts;
 	state->values = palloc0(sizeof(Datum) * Max(state->desc->natts, 1));
 	state->isnull = palloc(sizeof(bool) * Max(state->desc->natts, 1));
 	memset(state->isnull, true, sizeof(bool) * Max(state->desc->natts, 1));
@@ -187,8 +189,10 @@ shuffle_sink_transition(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < state->nargs; i++)
 	{
-		state->values[state->index[i]] = args[i].value;
-		state->isnull[state->index[i]] = args[i].isnull;
+		int			attribute = state->dense ? i : state->index[i];
+
+		state->values[attribute] = args[i].value;
+		state->isnull[attribute] = args[i].isnull;
 	}
 	if (state->notnull != NULL)
 		check_not_null(state);

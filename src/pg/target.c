@@ -30,6 +30,7 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_publication.h"
 #include "commands/cluster.h"
 #include "commands/defrem.h"
 #include "commands/tablecmds.h"
@@ -124,6 +125,26 @@ refuse_table(Relation rel, const char *what)
 			 errmsg("shuffle_write cannot fill table \"%s\"", RelationGetRelationName(rel)),
 			 errdetail("The table has %s.", what),
 			 errhint("INSERT ... SELECT takes care of them.")));
+}
+
+/*
+ * Rows of shuffle tables are not in the WAL, and so never reach a subscriber.  Whoever
+ * published the table or its schema by name must know; FOR ALL TABLES leaves it out, as
+ * it does unlogged tables.
+ */
+static void
+check_published(Oid relid, Oid namespace, const char *name)
+{
+	List	   *publications = GetSchemaPublications(namespace);
+
+	if (OidIsValid(relid))
+		publications = list_concat(publications, GetRelationPublications(relid));
+	if (publications != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" belongs to publication \"%s\", but shuffle tables cannot be replicated",
+						name, get_publication_name(linitial_oid(publications), false)),
+				 errhint("Take the table or its schema out of the publication.")));
 }
 
 /* What INSERT would do and the sink does not. */
@@ -226,6 +247,7 @@ prepare_creation(ShuffleTarget *target)
 						target->name->relname, get_namespace_name(namespace))));
 	if (pg_namespace_aclcheck(namespace, GetUserId(), ACL_CREATE) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_SCHEMA, get_namespace_name(namespace));
+	check_published(InvalidOid, namespace, target->name->relname);
 	target->name->schemaname = get_namespace_name(namespace);
 	lock_name(namespace, target->name->relname);
 }
@@ -268,6 +290,7 @@ shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc)
 	target->rel = table_open(target->relid, NoLock);
 	if (args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
 		CheckTableNotInUse(target->rel, "replace");
+	check_published(target->relid, RelationGetNamespace(target->rel), target->name->relname);
 	check_features(target->rel);
 	match_columns(target, desc);
 	target->stored = shuffle_options_of(target->rel);
