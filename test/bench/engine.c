@@ -2,7 +2,7 @@
  * engine.c
  *	  Benchmark of the engine's write side, no server needed:
  *
- *		  make -C test/engine bench; or build/bench [repetitions [partitions]]
+ *		  make -C test/engine bench; or build/bench_engine [repetitions [partitions]]
  *
  * Rows of four columns (int32, utf8 of 4 to 17 bytes with every 10th NULL, date32,
  * decimal128(11,2)) in random partition order go through the whole writer, without
