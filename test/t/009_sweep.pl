@@ -119,6 +119,23 @@ $node->safe_psql('postgres',
 	  . $write->('place', if_exists => 'append') . '; COMMIT; DROP TABLE place');
 is_deeply([ shuffle_files($node) ], \@kept, 'truncated, written and dropped: no file is left');
 
+# What cannot be removed at commit is logged, and removed by the session's next write.
+$node->safe_psql('postgres', $write->('stuck'));
+my $path = $node->data_dir . '/'
+  . $node->safe_psql('postgres', q{SELECT path FROM shuffle_segments WHERE relation = 'stuck'::regclass});
+my $directory = $path =~ s{/[^/]+$}{}r;
+my $offset = -s $node->logfile;
+$node->safe_psql(
+	'postgres', qq{
+	COPY (SELECT 1) TO PROGRAM 'chmod 500 $directory';
+	DROP TABLE stuck;
+	COPY (SELECT 1) TO PROGRAM 'test -f $path && chmod 700 $directory';
+	@{[ $write->('other') ]};
+	DROP TABLE other;
+	});
+like(slurp_file($node->logfile, $offset), qr/could not remove file "\Q$path\E"/, 'logged');
+is_deeply([ shuffle_files($node) ], \@kept, 'a file that could not be removed goes later');
+
 # The extension goes with everything.
 $node->safe_psql('postgres', $write->('more', layout => 'partition_files'));
 $node->safe_psql('postgres', 'BEGIN; DROP EXTENSION shuffle_ext CASCADE; ROLLBACK');
