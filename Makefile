@@ -48,6 +48,7 @@ PG_OBJS = \
 	src/pg/offset_index.o \
 	src/pg/options.o \
 	src/pg/pack.o \
+	src/pg/parallel.o \
 	src/pg/query.o \
 	src/pg/read_block.o \
 	src/pg/read_state.o \

@@ -224,6 +224,44 @@ SELECT count(*), min(rows), max(rows) FROM shuffle_write('WITH x AS (SELECT d FR
 DROP TABLE target;
 
 --
+-- functions of a key's or a column's type that are not parallel safe keep the plan serial
+--
+CREATE TYPE shout;
+CREATE FUNCTION shout_in(cstring) RETURNS shout AS 'textin' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION shout_out(shout) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE TYPE shout (INPUT = shout_in, OUTPUT = shout_out, LIKE = text);
+CREATE FUNCTION shout_eq(shout, shout) RETURNS bool AS 'byteaeq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION shout_hash(shout) RETURNS int4 AS 'hashvarlena' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION shout_hash_extended(shout, int8) RETURNS int8 AS 'hashvarlenaextended' LANGUAGE internal IMMUTABLE STRICT;
+CREATE OPERATOR = (LEFTARG = shout, RIGHTARG = shout, FUNCTION = shout_eq, HASHES);
+CREATE OPERATOR CLASS shout_ops DEFAULT FOR TYPE shout USING hash AS
+	OPERATOR 1 =, FUNCTION 1 shout_hash(shout), FUNCTION 2 shout_hash_extended(shout, int8);
+CREATE TABLE shouts AS SELECT i, i::text::shout AS s, ARRAY[i::text::shout] AS a FROM generate_series(1, 20000) i;
+ANALYZE shouts;
+CREATE FUNCTION process() RETURNS int LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$ BEGIN RETURN pg_backend_pid(); END $$;
+CREATE FUNCTION in_workers(columns text, key text, types text, OUT parallel bool) LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM shuffle_write(format('SELECT %s, process() FROM shouts', columns), 'target', 2, ARRAY[key],
+						  types => types, workers => 2);
+	SELECT bool_and(process <> pg_backend_pid()) INTO parallel FROM target;
+	DROP TABLE target;
+END $$;
+SET parallel_leader_participation = off;
+SELECT in_workers('i', 'i', 'arrow');
+SELECT in_workers('i, s', 'i', 'arrow');
+SELECT in_workers('i, a', 'i', 'arrow');
+SELECT in_workers('i, s', 'i', 'native');
+SELECT in_workers('i, s', 's', 'native');
+SELECT in_workers('i, a', 'a', 'native');
+ALTER FUNCTION shout_out PARALLEL SAFE;
+ALTER FUNCTION shout_hash_extended PARALLEL SAFE;
+SELECT in_workers('i, s, a', 'a', 'arrow');
+RESET parallel_leader_participation;
+DROP TABLE shouts;
+DROP TYPE shout CASCADE;
+DROP FUNCTION in_workers, process;
+
+--
 -- round_robin and single
 --
 SET max_parallel_workers_per_gather = 0;

@@ -159,6 +159,11 @@ extern ShuffleRouter *shuffle_router_create(const ShuffleOptions *options, Tuple
 /* values and isnull are indexed by attribute number - 1. */
 extern uint32 shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull);
 
+/* ------------------------------------------------------------ parallel.c */
+
+/* Are the functions that routing and packing call for these columns parallel safe? */
+extern bool shuffle_columns_parallel_safe(const ShuffleOptions *options, TupleDesc desc);
+
 /* ------------------------------------------------------------ bounds.c, bounds_estimate.c */
 
 /*

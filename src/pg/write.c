@@ -113,8 +113,12 @@ run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *
 	TupleDesc	table = RelationGetDescr(target->rel);
 	int			nargs = query->desc->natts;
 	ShuffleJob	job = {0};
+	int			workers = target->args->workers;
 	ShuffleJobHandle *handle;
 	bytea	   *result;
+
+	if (!shuffle_columns_parallel_safe(options, desc))
+		workers = 0;
 
 	job.spec.desc = desc;
 	job.spec.options = options;
@@ -133,7 +137,7 @@ run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *
 		shuffle_query_coerce(query, table, job.attnums);
 
 	handle = shuffle_job_create(&job);
-	result = shuffle_query_run(query, shuffle_job_argument(handle), target->args->workers);
+	result = shuffle_query_run(query, shuffle_job_argument(handle), workers);
 	shuffle_job_destroy(handle);
 
 	if (result != NULL && job.spec.sync)
