@@ -52,6 +52,7 @@ typedef struct WritePlace
 	char	   *root;
 	char	   *dir;
 	char	   *prefix;
+	bool		sync;			/* the setting may change while the query runs */
 } WritePlace;
 
 /* Bounds by the query's data where none are known; keys count query columns there. */
@@ -97,6 +98,7 @@ prepare_place(Relation rel)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate a random number")));
 	place.storage = shuffle_storage_of(rel);
+	place.sync = shuffle_setting_sync;
 	place.root = shuffle_root();
 	place.dir = shuffle_storage_prepare(&place.storage);
 	place.prefix = shuffle_job_prefix(fxid, GetCurrentSubTransactionId(), nonce);
@@ -124,6 +126,7 @@ run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *
 	job.spec.options = options;
 	job.spec.path = psprintf("%s/%s", place->dir, place->prefix);
 	shuffle_write_spec_settings(&job.spec);
+	job.spec.sync = place->sync;
 	job.relname = RelationGetRelationName(target->rel);
 	job.nargs = nargs;
 	job.attnums = palloc(sizeof(AttrNumber) * Max(nargs, 1));
@@ -140,7 +143,7 @@ run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *
 	result = shuffle_query_run(query, shuffle_job_argument(handle), workers);
 	shuffle_job_destroy(handle);
 
-	if (result != NULL && job.spec.sync)
+	if (result != NULL && place->sync)
 		shuffle_fsync_dir(place->dir);
 	return result;
 }
@@ -211,7 +214,7 @@ publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOption
 		row.files = segment->files;
 		row.nextents = segment->nextents;
 
-		if (segment->layout == SHF_LAYOUT_PARTITION_FILES && shuffle_setting_sync)
+		if (segment->layout == SHF_LAYOUT_PARTITION_FILES && place->sync)
 			shuffle_fsync_dir(psprintf("%s/%s", place->dir, row.name));
 		shuffle_catalog_insert(&row, segment->extents);
 		add_segment(totals, segment);
