@@ -36,6 +36,7 @@ typedef struct Choice
 {
 	const char *name;
 	int			value;
+	bool		internal;		/* not for users, not in hints */
 } Choice;
 
 static const Choice method_choices[] = {
@@ -97,7 +98,7 @@ static const Choice option_names[] = {
 	{"codec", OPTION_CODEC},
 	{"types", OPTION_TYPES},
 	{"unrepresentable", OPTION_UNREPRESENTABLE},
-	{"attnums", OPTION_ATTNUMS},
+	{"attnums", OPTION_ATTNUMS, true},
 	{NULL}
 };
 
@@ -124,7 +125,10 @@ list_choices(const Choice *choices)
 
 	initStringInfo(&buf);
 	for (const Choice *c = choices; c->name; c++)
-		appendStringInfo(&buf, "%s\"%s\"", buf.len > 0 ? ", " : "", c->name);
+	{
+		if (!c->internal)
+			appendStringInfo(&buf, "%s\"%s\"", buf.len > 0 ? ", " : "", c->name);
+	}
 	return buf.data;
 }
 
@@ -660,7 +664,7 @@ shuffle_options_parse(const char *text)
 	if (options->keys && nattnums != options->nkeys)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("shuffle options name %d key columns instead of %d",
+				 errmsg("shuffle options name %d key columns, not %d",
 						nattnums, options->nkeys)));
 	check_options(options, true);
 	return options;
