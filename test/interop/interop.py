@@ -55,7 +55,7 @@ class Tap:
 def read_file(reader, path):
     """A segment file as a pyarrow table, as this reader sees it."""
     if reader == "Polars":
-        return polars.read_ipc(path, memory_map=False).to_arrow()
+        return polars.read_ipc(path).to_arrow()
     table = pyarrow.ipc.open_file(path).read_all()
     table.validate(full=True)
     return through_duckdb(table) if reader == "DuckDB" else table
@@ -73,15 +73,14 @@ def through_duckdb(table):
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("t", table)
-        result = connection.execute("SELECT * FROM t").arrow()
-        return result.read_all() if hasattr(result, "read_all") else result
+        return connection.sql("SELECT * FROM t").to_arrow_table()
 
 
 def segment_files(cursor, relation):
     """Files of a shuffle table, found by its storage, without asking shuffle_ext."""
     cursor.execute(
-        "SELECT current_setting('data_directory'), d.oid, coalesce(nullif(c.reltablespace, 0),"
-        " d.dattablespace), pg_relation_filenode(c.oid) FROM pg_class c, pg_database d"
+        "SELECT current_setting('data_directory'), d.oid, c.reltablespace, c.relfilenode"
+        " FROM pg_class c, pg_database d"
         " WHERE c.oid = %s::regclass AND d.datname = current_database()",
         [relation],
     )
@@ -244,7 +243,8 @@ def check_messages(cursor, target, partitions):
                 return f"{path}: block {i} holds rows of another partition than {partition}"
             if block.count(digits) != 1:
                 return f"{path}: block {i}: the digits of its checksum are not unique"
-            if crc32c(block.replace(digits, b"00000000")) != int(digits, 16):
+            # over flatbuffer and body, without the eight bytes before the flatbuffer
+            if crc32c(block[8:].replace(digits, b"00000000")) != int(digits, 16):
                 return f"{path}: block {i}: checksum"
             seen += 1
     return None if seen else "no block"

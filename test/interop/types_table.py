@@ -281,4 +281,8 @@ INTERVAL = Column(
 )
 
 # With types => 'arrow_ext' these are extension types over the same storage.
-EXTENSIONS = {"c_uuid": "extension<arrow.uuid>", "c_json": "extension<arrow.json>"}
+EXTENSIONS = {
+    "c_uuid": "extension<arrow.uuid>",
+    "c_json": "extension<arrow.json>",
+    "c_jsonb": "extension<arrow.json>",
+}
