@@ -334,7 +334,7 @@ extern ShfExtent *shuffle_catalog_extents(const ShuffleSegmentRow *row);
 extern ShfExtent *shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition,
 													int *nextents);
 
-/* Deletes the rows of a storage; true if there were any. roots: distinct roots they named. */
+/* Deletes the rows of a storage; true if there were any.  Adds the roots they name to roots. */
 extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
 
 /* ------------------------------------------------------------ writer.c */

@@ -163,6 +163,7 @@ free_dropped(void)
 {
 	RelFileLocator *dropped;
 	int			ndropped = smgrGetPendingDeletes(true, &dropped);
+	List	   *likely_roots;
 	bool		exists;
 	bool		pushed = false;
 
@@ -182,32 +183,27 @@ free_dropped(void)
 		pushed = true;
 	}
 
+	/*
+	 * Besides the roots that rows name: a write without rows leaves an empty directory, and
+	 * DROP EXTENSION has taken the rows with it.
+	 */
+	likely_roots = list_make1(pstrdup(SHUFFLE_DATA_ROOT));
+	if (shuffle_setting_directory != NULL && shuffle_setting_directory[0] != '\0')
+		likely_roots = lappend(likely_roots, shuffle_root());
+
 	exists = shuffle_extension_exists();
 	for (int i = 0; i < ndropped; i++)
 	{
 		ShuffleStorage storage;
-		List	   *roots = NIL;
+		List	   *roots;
 		ListCell   *lc;
 
 		if (dropped[i].dbOid != MyDatabaseId)
 			continue;
 		storage = shuffle_storage_from_locator(dropped[i]);
-
-		/*
-		 * DROP EXTENSION has taken the rows and what they say about roots with it; the
-		 * two roots it could be are left.
-		 */
-		if (!exists)
-		{
-			char	   *root = shuffle_root();
-
-			roots = lappend(roots, SHUFFLE_DATA_ROOT);
-			if (shuffle_root_is_outer(root))
-				roots = lappend(roots, root);
-		}
-		else if (!shuffle_catalog_delete(&storage, &roots))
-			continue;
-
+		roots = list_copy(likely_roots);
+		if (exists)
+			(void) shuffle_catalog_delete(&storage, &roots);
 		foreach(lc, roots)
 		{
 			char	   *root = (char *) lfirst(lc);

@@ -119,6 +119,13 @@ $node->safe_psql('postgres',
 	  . $write->('place', if_exists => 'append') . '; COMMIT; DROP TABLE place');
 is_deeply([ shuffle_files($node) ], \@kept, 'truncated, written and dropped: no file is left');
 
+# A write without rows.
+my $before = $directories->();
+$node->safe_psql('postgres', $write->('none') =~ s/ i', / i WHERE false', /r);
+is($node->safe_psql('postgres', 'SELECT count(*) FROM none'), '0', 'a table without rows');
+$node->safe_psql('postgres', 'DROP TABLE none');
+is($directories->(), $before, 'its directory goes with it');
+
 # What cannot be removed at commit is logged, and removed by the session's next write.
 $node->safe_psql('postgres', $write->('stuck'));
 my $path = $node->data_dir . '/'
