@@ -38,6 +38,7 @@ PG_OBJS = \
 	src/pg/bounds_estimate.o \
 	src/pg/catalog.o \
 	src/pg/error.o \
+	src/pg/extents.o \
 	src/pg/fetch.o \
 	src/pg/job.o \
 	src/pg/label.o \

@@ -327,15 +327,17 @@ extern List *shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot sn
 extern ShuffleSegmentRow *shuffle_catalog_segment(const ShuffleStorage *storage, int32 number,
 												  Snapshot snapshot);
 
+/* Deletes the rows of a storage; true if there were any.  Adds the roots they name to roots. */
+extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
+
+/* ------------------------------------------------------------ extents.c */
+
 /* All extents, by partition and offset; palloc'd (huge allowed). */
 extern ShfExtent *shuffle_catalog_extents(const ShuffleSegmentRow *row);
 
 /* Those of one partition, found by binary search over slices of the stored value. */
 extern ShfExtent *shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition,
 													int *nextents);
-
-/* Deletes the rows of a storage; true if there were any.  Adds the roots they name to roots. */
-extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
 
 /* ------------------------------------------------------------ writer.c */
 
