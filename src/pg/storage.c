@@ -5,7 +5,7 @@
  * Layout on disk:
  *
  *	  <root>/<database oid>/<tablespace oid>_<filenumber>/<job prefix>-<writer>-<n>.arrow
- *	  <root>/<database oid>/<tablespace oid>_<filenumber>/<job prefix>-<writer>-<n>/p<partition>.arrow
+ *	  <root>/<database oid>/<tablespace oid>_<filenumber>/<job prefix>-<writer>-<n>/p<no>.arrow
  *
  * The root is pg_shuffle in the data directory (never under base/, whose files
  * pg_checksums takes for pages), or <shuffle_ext.directory>/PG_<system identifier>.
