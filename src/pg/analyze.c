@@ -7,7 +7,8 @@
  * An Arrow block is as large as some hundred pages, and a random page of each would
  * make a large table be read as a whole.  So ANALYZE sees a table that is made of a
  * stratified random sample of the blocks, cut into as many "pages" with equal
- * numbers of rows as the table has pages.  Page numbers ascend, so every sampled
+ * numbers of rows as the table has pages, but never so small that the pages drawn
+ * hold less rows than the server wants.  Page numbers ascend, so every sampled
  * block is read once, and rows come in physical order.
  *
  * A page counts for (rows of the table / pages) live rows whatever it holds: the
@@ -26,7 +27,10 @@
 
 #include "read_state.h"
 
-/* Sampled are at least so many blocks, and so many rows per row of the server's sample. */
+/*
+ * Blocks are sampled up to the bytes that pages would have, but at least so many, and
+ * so many rows per row of the server's sample.
+ */
 #define SAMPLE_MIN_BLOCKS	512
 #define SAMPLE_ROW_FACTOR	4
 
@@ -72,15 +76,22 @@ analyze_begin(TableScanDesc sscan)
 	ShuffleAnalyze *analyze = palloc0(sizeof(ShuffleAnalyze));
 	int64		nblocks = shuffle_reading_blocks(reading);
 	double		nrows = (double) shuffle_reading_rows(reading);
+	double		server_rows = 300.0 * default_statistics_target;
 	double		want;
 
 	analyze->pages = shuffle_pages(table_relation_size(sscan->rs_rd, MAIN_FORKNUM));
 	analyze->live_per_page = nrows / Max(analyze->pages, 1);
 
-	want = SAMPLE_ROW_FACTOR * 300.0 * default_statistics_target;
-	if (nrows > 0)
-		want = ceil(want / (nrows / nblocks));
-	want = Max(want, SAMPLE_MIN_BLOCKS);
+	/* many blocks when they are small, because rows of a block may resemble each other */
+	want = SAMPLE_MIN_BLOCKS;
+	if (nblocks > 0)
+	{
+		double		block_bytes = (double) shuffle_reading_bytes(reading) / nblocks;
+		double		block_rows = nrows / nblocks;
+
+		want = Max(want, server_rows * BLCKSZ / Max(block_bytes, BLCKSZ));
+		want = Max(want, ceil(SAMPLE_ROW_FACTOR * server_rows / block_rows));
+	}
 	analyze->nblocks = (want < nblocks) ? (int64) want : nblocks;
 
 	analyze->blocks = MemoryContextAllocHuge(CurrentMemoryContext,
@@ -139,8 +150,10 @@ shuffle_analyze_next_page(TableScanDesc sscan, BlockNumber page)
 	if (page >= analyze->pages)
 		return false;
 
-	analyze->row = (int64) (analyze->rows * page / analyze->pages);
-	analyze->end_row = (int64) (analyze->rows * (page + 1.0) / analyze->pages);
+	/* Ranges must not overlap: a row sampled twice would count as a duplicate. */
+	analyze->row = Max((int64) (analyze->rows * page / analyze->pages), analyze->end_row);
+	analyze->end_row = Max((int64) (analyze->rows * (page + 1.0) / analyze->pages),
+						   analyze->row + SAMPLE_ROW_FACTOR);
 	analyze->counted = false;
 	return true;
 }

@@ -45,6 +45,7 @@ struct ShuffleReadState
 	ReadSegment *segments;
 	int64		nblocks;
 	int64		nrows;
+	int64		nbytes;
 
 	/* the segment the cursor is in, or -1 */
 	int			segment;
@@ -221,6 +222,7 @@ shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
 		ReadSegment *seg = &state->segments[state->nsegments];
 
 		seg->row = lfirst(lc);
+		state->nbytes += seg->row->bytes;
 		if (partitions == NULL)
 		{
 			seg->blocks = seg->row->blocks;
@@ -256,6 +258,12 @@ int64
 shuffle_reading_blocks(const ShuffleReadState *state)
 {
 	return state->nblocks;
+}
+
+int64
+shuffle_reading_bytes(const ShuffleReadState *state)
+{
+	return state->nbytes;
 }
 
 int64

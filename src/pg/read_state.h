@@ -108,6 +108,9 @@ extern void shuffle_reading_end(ShuffleReadState *state);
 extern int64 shuffle_reading_blocks(const ShuffleReadState *state);
 extern int64 shuffle_reading_rows(const ShuffleReadState *state);
 
+/* Bytes of the files; meaningless when only some partitions are read. */
+extern int64 shuffle_reading_bytes(const ShuffleReadState *state);
+
 /* Goes to block n.  The result belongs to the state and is valid until the next seek. */
 extern ShuffleBlock *shuffle_reading_seek(ShuffleReadState *state, int64 n);
 
