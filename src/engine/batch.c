@@ -134,27 +134,18 @@ shf_batch_free(ShfBatch *b)
 }
 
 ShfCode
-shf_batch_reserve(ShfBatch *b, size_t need, size_t keep, ShfError *err)
+shf_batch_reserve(ShfBatch *b, size_t need, ShfError *err)
 {
 	size_t cap;
-	uint8_t *buffer;
 
 	if (need <= b->buffer_cap)
 		return SHF_OK;
 	cap = SHF_ALIGN_UP(need + need / 8, SHF_BUFFER_ALIGN);
-	if (keep == 0)
-	{
-		free(b->buffer);
-		b->buffer = NULL;
-		b->buffer_cap = 0;
-	}
-	buffer = aligned_alloc(SHF_BUFFER_ALIGN, cap);
-	if (buffer == NULL)
-		return shf_batch_nomem(err, cap);
-	if (keep > 0)
-		memcpy(buffer, b->buffer, keep);
 	free(b->buffer);
-	b->buffer = buffer;
+	b->buffer_cap = 0;
+	b->buffer = aligned_alloc(SHF_BUFFER_ALIGN, cap);
+	if (b->buffer == NULL)
+		return shf_batch_nomem(err, cap);
 	b->buffer_cap = cap;
 	return SHF_OK;
 }

@@ -357,7 +357,7 @@ load_message(ShfReader *r, ShfBatch *b, uint64_t offset, const uint8_t *metadata
 		b->message = metadata;
 	else
 	{
-		code = shf_batch_reserve(b, b->message_bytes, 0, err);
+		code = shf_batch_reserve(b, b->message_bytes, err);
 		if (code != SHF_OK)
 			return code;
 

@@ -109,8 +109,8 @@ shf_node_nulls(const ShfBatch *b, int node)
 	return shf_get64(b->header.nodes + 16 * (size_t) node + 8);
 }
 
-/* Makes room for a message of need bytes, keeping the first keep bytes. */
-extern ShfCode shf_batch_reserve(ShfBatch *batch, size_t need, size_t keep, ShfError *err);
+/* Makes room for a message of need bytes; what was there is lost. */
+extern ShfCode shf_batch_reserve(ShfBatch *batch, size_t need, ShfError *err);
 
 /* Drops the block that the batch holds. */
 extern void shf_batch_clear(ShfBatch *batch);

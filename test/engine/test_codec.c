@@ -446,6 +446,16 @@ test_decompress_is_strict(void)
 		CHECK_ERR(shf_decompress_frame(d, kind, frame, 2 * written, out, len, &err),
 				  SHF_ERR_CORRUPT, "");
 
+		/* Stored blocks that hold more than was asked for. */
+		{
+			uint8_t    *stored = malloc(cap);
+			size_t		stored_len = shf_store_frame(kind, raw, len, stored);
+
+			CHECK_ERR(shf_decompress_frame(d, kind, stored, stored_len, shorter, len - 1, &err),
+					  SHF_ERR_CORRUPT, "");
+			free(stored);
+		}
+
 		/* Damage may go unnoticed (that is the CRC's task) but never out of bounds. */
 		for (size_t bit = 0; bit < 8 * written; bit++)
 		{

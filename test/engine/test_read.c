@@ -766,6 +766,7 @@ static void
 test_forged_nesting(void)
 {
 	Forgery		g;
+	int			lies = 0;
 	uint8_t    *offsets;
 	int32_t		word;
 
@@ -785,20 +786,22 @@ test_forged_nesting(void)
 	CHECK_FORGERY(g, "values and");
 
 	/*
-	 * pair: node 7, never-NULL field id: node 8 with buffers 11 and 12.  It is absent
-	 * where the struct is NULL; a NULL elsewhere is a lie.
+	 * pair: node 7, its field id that is never NULL: node 8 with buffers 15 and 16.  It
+	 * is absent where the struct is NULL; a NULL elsewhere is a lie.
 	 */
 	CHECK(get64(g.nodes + 16 * 7 + 8) > 0);
 	CHECK_INT(get64(g.nodes + 16 * 8 + 8), get64(g.nodes + 16 * 7 + 8));
 	for (int i = 0; i < 50; i++)
 	{
-		if (BUFFER_AT(g, 11)[i / 8] >> (i & 7) & 1)
+		if (BUFFER_AT(g, 15)[i / 8] >> (i & 7) & 1)
 		{
-			BUFFER_AT(g, 11)[i / 8] ^= (uint8_t) (1 << (i & 7));
+			BUFFER_AT(g, 15)[i / 8] ^= (uint8_t) (1 << (i & 7));
 			put64(g.nodes + 16 * 8 + 8, get64(g.nodes + 16 * 8 + 8) + 1);
 			CHECK_FORGERY(g, "column \"id\" has NULLs but must have none");
+			lies++;
 		}
 	}
+	CHECK_INT(lies, 50 - get64(g.nodes + 16 * 7 + 8));
 	forgery_end(&g);
 }
 
@@ -837,35 +840,61 @@ test_forged_compression(void)
 	}
 }
 
+/* Reads well with its CRC put right, but is not verified; restores the bytes. */
 static void
-test_forged_text_is_left_to_verify(void)
+check_only_verify_finds(Forgery *g, const char *text)
+{
+	uint8_t    *forged = malloc(g->file.len);
+	ShfReader  *r;
+
+	memcpy(forged, g->file.data, g->file.len);
+	CHECK_OK(forgery_read(g, &err));
+	memcpy(g->file.data, forged, g->file.len);
+	free(forged);
+	memset(g->message + 8 + 152, '0', 8);
+	shf_template_set_crc(g->message, shf_crc32c(0, g->message + 8, g->bytes - 8));
+	CHECK_OK(shf_reader_open_memory(&r, g->file.data, g->file.len, "memory", &err));
+	CHECK_ERR(shf_verify_reader(r, NULL, NULL, 0, &err), SHF_ERR_CORRUPT, text);
+	shf_reader_close(r);
+	memcpy(g->file.data, g->saved, g->file.len);
+}
+
+static void
+test_what_only_verify_finds(void)
 {
 	Forgery		g;
-	ShfReader  *r;
-	uint8_t    *bytes;
+	int32_t		offset;
+	int			i;
 
 	forgery_begin(&g, &sample_small, codecs[0], 50);
-	bytes = BUFFER_AT(g, 4);
-	for (int i = 0; bytes[i] != 0xC3; i++)
-		CHECK(i < 2000);
-	bytes[0] = 0xFF;
-	CHECK_OK(forgery_read(&g, &err));
-
 	BUFFER_AT(g, 4)[0] = 0xFF;
-	memset(g.message + 8 + 152, '0', 8);
-	shf_template_set_crc(g.message, shf_crc32c(0, g.message + 8, g.bytes - 8));
-	CHECK_OK(shf_reader_open_memory(&r, g.file.data, g.file.len, "memory", &err));
-	CHECK_ERR(shf_verify_reader(r, NULL, NULL, 0, &err), SHF_ERR_CORRUPT, "UTF-8");
-	shf_reader_close(r);
+	check_only_verify_finds(&g, "column \"v\" has a value that is not valid UTF-8");
 
-	/* The padding behind 50 bits, 7 bytes, is one byte. */
-	memcpy(g.file.data, g.saved, g.file.len);
+	/* Text that is valid as a whole, cut inside a character. */
+	for (i = 0; i < 50; i++)
+	{
+		memcpy(&offset, BUFFER_AT(g, 3) + 4 * i, 4);
+		if (i > 0 && BUFFER_AT(g, 4)[offset] == 0xE2)
+			break;
+	}
+	CHECK(i < 50);
+	offset++;
+	memcpy(BUFFER_AT(g, 3) + 4 * i, &offset, 4);
+	check_only_verify_finds(&g, "column \"v\" has a value that is not valid UTF-8");
+
+	/* 50 validity bits in 7 bytes, then one byte of padding. */
+	BUFFER_AT(g, 0)[6] |= 0x80;
+	check_only_verify_finds(&g, "validity bits behind its last value");
 	BUFFER_AT(g, 0)[7] = 1;
-	memset(g.message + 8 + 152, '0', 8);
-	shf_template_set_crc(g.message, shf_crc32c(0, g.message + 8, g.bytes - 8));
-	CHECK_OK(shf_reader_open_memory(&r, g.file.data, g.file.len, "memory", &err));
-	CHECK_ERR(shf_verify_reader(r, NULL, NULL, 0, &err), SHF_ERR_CORRUPT, "padding");
-	shf_reader_close(r);
+	check_only_verify_finds(&g, "padding behind buffer 0");
+	forgery_end(&g);
+
+	/* time: the 12th column of 19, each with two buffers before it. */
+	forgery_begin(&g, &sample_flat, codecs[0], 50);
+	put64(BUFFER_AT(g, 23), INT64_C(86400000000));
+	check_only_verify_finds(&g, "column \"time\" has a time outside the day");
+	put64(BUFFER_AT(g, 23), -1);
+	check_only_verify_finds(&g, "column \"time\" has a time outside the day");
 	forgery_end(&g);
 }
 
@@ -889,6 +918,6 @@ main(void)
 	RUN(test_forged_values);
 	RUN(test_forged_nesting);
 	RUN(test_forged_compression);
-	RUN(test_forged_text_is_left_to_verify);
+	RUN(test_what_only_verify_finds);
 	return test_summary();
 }
