@@ -383,4 +383,16 @@ SELECT sum(rows) FROM shuffle_write('TABLE alter_arrow', 'alter_arrow', if_exist
 SELECT sum(rows) FROM shuffle_write('TABLE alter_native', 'alter_native', if_exists => 'replace');
 SELECT text_diff('alter_heap', 'alter_arrow') AS arrow, text_diff('alter_heap', 'alter_native') AS native;
 
+-- anything else is refused: the server would have rewritten the table
+CREATE TABLE changed_heap AS SELECT 1 AS id, 2 AS i, 'text' AS t;
+SELECT sum(rows) FROM shuffle_write('SELECT * FROM changed_heap', 'changed', partitions => 1);
+UPDATE pg_attribute SET (atttypid, attlen, attbyval, attalign, attstorage, attcollation) =
+	(SELECT oid, typlen, typbyval, typalign, typstorage, typcollation FROM pg_type WHERE oid = 'int4'::regtype)
+WHERE attrelid = 'changed'::regclass AND attname = 't';
+SELECT id, i FROM changed;
+SELECT t FROM changed;
+UPDATE pg_attribute SET atttypid = 'date'::regtype WHERE attrelid = 'changed'::regclass AND attname = 'i';
+SELECT id FROM changed;
+SELECT i FROM changed;
+
 DROP SCHEMA types CASCADE;

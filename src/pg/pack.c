@@ -39,7 +39,7 @@
 /* The widest slot, SHUFFLE_REPR_FIXED apart. */
 #define MAX_SLOT		16
 
-/* A nested value's buffer is given back when it has grown beyond this. */
+/* A nested value's buffer that has grown beyond this is given back after its row. */
 #define KEEP_BUFFER		(256 * 1024)
 
 /* Most bytes of a value shown in a message. */
@@ -499,21 +499,38 @@ static bool
 pack_top_nested(ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShfBytes *bytes)
 {
 	ShuffleBuffer *buf = &node->buf;
+	bool		present;
 
-	if (buf->data == NULL || buf->cap > KEEP_BUFFER)
+	if (buf->data == NULL)
 	{
-		if (buf->data != NULL)
-			pfree(buf->data);
-		buf->data = NULL;
+		buf->data = MemoryContextAlloc(GetMemoryChunkContext(map), 1024);
 		buf->cap = 1024;
-		buf->data = MemoryContextAlloc(GetMemoryChunkContext(map), buf->cap);
 	}
 	buf->len = 0;
-	if (!pack_nested(map, node, value, buf))
+	present = pack_nested(map, node, value, buf);
+	map->large_buffers |= buf->cap > KEEP_BUFFER;
+	if (!present)
 		return false;
 	bytes->data = buf->data;
 	bytes->len = buf->len;
 	return true;
+}
+
+/* Memory of a large row must not stay with the map while small ones follow. */
+static void
+release_large_buffers(ShuffleTypeMap *map)
+{
+	for (int i = 0; i < map->ncolumns; i++)
+	{
+		ShuffleBuffer *buf = &map->columns[i].buf;
+
+		if (buf->cap > KEEP_BUFFER)
+		{
+			pfree(buf->data);
+			memset(buf, 0, sizeof(*buf));
+		}
+	}
+	map->large_buffers = false;
 }
 
 /* ---------------------------------------------------------------- rows */
@@ -548,6 +565,8 @@ shuffle_pack_row(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row,
 	MemoryContext old;
 
 	MemoryContextReset(map->row_cxt);
+	if (unlikely(map->large_buffers))
+		release_large_buffers(map);
 	old = MemoryContextSwitchTo(map->row_cxt);
 	shf_row_clear(layout, row);
 	if (map->settings == 0)

@@ -139,6 +139,7 @@ struct ShuffleTypeMap
 	ShuffleEncoding encoding;
 	int			settings;		/* what the text forms of all columns need together */
 	MemoryContext row_cxt;		/* detoasted values and text forms of the current row */
+	bool		large_buffers;	/* some column's buf is to be given back */
 };
 
 /* A column of a table that a segment is read into. */

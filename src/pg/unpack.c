@@ -14,6 +14,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "typemap.h"
@@ -265,11 +266,12 @@ shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn 
 	if (target->refusal != NULL)
 	{
 		Form_pg_attribute att = TupleDescAttr(unpack->desc, attnum - 1);
+		char	   *relation = get_rel_name(att->attrelid);
 
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of type %s cannot be read from a segment",
-						NameStr(att->attname),
+				 errmsg("column \"%s\" of relation \"%s\" cannot be read as type %s",
+						NameStr(att->attname), relation ? relation : "?",
 						format_type_with_typemod(att->atttypid, att->atttypmod)),
 				 errdetail_internal("%s", target->refusal),
 				 target->hint ? errhint("%s", target->hint) : 0));
