@@ -7,6 +7,7 @@
 #include "access/relation.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -112,16 +113,20 @@ verify_file(const char *path, const ShuffleSegmentRow *row, const ShfExtent *ext
 			uint32 nextents, int64 *bytes)
 {
 	ShfReader  *reader;
+	ShfCode		code;
 	ShfError	err;
 
 	*bytes = 0;
-	if (shf_reader_open(&reader, path, &err) != SHF_OK)
-		return pstrdup(err.message);
-	*bytes = (int64) shf_reader_file_size(reader);
-	shf_reader_close(reader);
-	if (shf_verify_file(path, row->id, extents, nextents, &err) != SHF_OK)
-		return pstrdup(err.message);
-	return NULL;
+	ReserveExternalFD();		/* nothing below raises */
+	code = shf_reader_open(&reader, path, &err);
+	if (code == SHF_OK)
+	{
+		*bytes = (int64) shf_reader_file_size(reader);
+		shf_reader_close(reader);
+		code = shf_verify_file(path, row->id, extents, nextents, &err);
+	}
+	ReleaseExternalFD();
+	return code == SHF_OK ? NULL : pstrdup(err.message);
 }
 
 static void

@@ -113,7 +113,7 @@ shuffle_decoder_unpin(ShuffleDecoder *decoder)
  * reference for the caller.
  */
 ShuffleFile *
-shuffle_file_open(const char *path, const uint8 *segment_id, int64 bytes, TupleDesc desc,
+shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc desc,
 				  const char *relname, ShuffleDecoder **decoder)
 {
 	ShuffleFile *file;
@@ -133,6 +133,7 @@ shuffle_file_open(const char *path, const uint8 *segment_id, int64 bytes, TupleD
 	file = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleFile));
 	file->refs = 1;
 	file->counted = true;
+	file->storage = segment->storage;
 	strlcpy(file->relname, relname, NAMEDATALEN);
 
 	PG_TRY();
@@ -145,20 +146,21 @@ shuffle_file_open(const char *path, const uint8 *segment_id, int64 bytes, TupleD
 
 		schema = shf_reader_schema(file->reader);
 		for (int i = 0; i < 16; i++)
-			snprintf(expected + 2 * i, 3, "%02x", segment_id[i]);
+			snprintf(expected + 2 * i, 3, "%02x", segment->id[i]);
 		id = shf_meta_get(schema->meta, schema->nmeta, "shuffle:segment_id");
 		if (id == NULL || strcmp(id, expected) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("file \"%s\" of table \"%s\" has segment id %s, expected %s",
 							path, relname, id ? id : "(none)", expected)));
-		if (bytes >= 0 && shf_reader_file_size(file->reader) != (uint64) bytes)
+		if (segment->layout == SHF_LAYOUT_LOG &&
+			shf_reader_file_size(file->reader) != (uint64) segment->bytes)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("file \"%s\" of table \"%s\" has %llu bytes, expected %lld",
 							path, relname,
 							(unsigned long long) shf_reader_file_size(file->reader),
-							(long long) bytes)));
+							(long long) segment->bytes)));
 
 		if (*decoder == NULL || !shf_schema_equal(&(*decoder)->schema, schema))
 		{

@@ -15,7 +15,7 @@ extern ShuffleDecoder *shuffle_decoder_create(const ShfSchema *schema, TupleDesc
 											  const char *relname);
 extern void shuffle_decoder_unpin(ShuffleDecoder *decoder);
 
-extern ShuffleFile *shuffle_file_open(const char *path, const uint8 *segment_id, int64 bytes,
+extern ShuffleFile *shuffle_file_open(const char *path, const ShuffleSegmentRow *segment,
 									  TupleDesc desc, const char *relname,
 									  ShuffleDecoder **decoder);
 extern void shuffle_file_unpin(ShuffleFile *file);

@@ -367,8 +367,7 @@ enter_file(ShuffleReadState *state, uint32 partition)
 	drop_file(state);
 	oldcxt = MemoryContextSwitchTo(state->segment_cxt);
 	path = shuffle_segment_path(row->root, &row->storage, row->name, row->layout, partition);
-	state->file = shuffle_file_open(path, row->id, one_file ? row->bytes : -1, state->desc,
-									state->relname, &state->decoder);
+	state->file = shuffle_file_open(path, row, state->desc, state->relname, &state->decoder);
 	state->file_partition = partition;
 	pfree(path);
 	MemoryContextSwitchTo(oldcxt);
@@ -619,12 +618,14 @@ shuffle_reading_locate(ShuffleReadState *state, int32 segment, uint64 row)
 }
 
 ShuffleWindow *
-shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot snapshot)
+shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot snapshot,
+					  ShuffleWindow *near)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
 	ShuffleSegmentRow *segment;
 	ShuffleReadState *state;
 	ShuffleWindow *window = NULL;
+	ShuffleBlock *block = (near != NULL) ? near->block : NULL;
 	ReadSegment *seg;
 	int32		number;
 	uint64		row;
@@ -638,7 +639,15 @@ shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot sn
 								ALLOCSET_SMALL_SIZES);
 	oldcxt = MemoryContextSwitchTo(cxt);
 	segment = shuffle_catalog_segment(&storage, number, snapshot);
-	if (segment != NULL && row < (uint64) segment->rows)
+	if (segment == NULL || row >= (uint64) segment->rows)
+		window = NULL;
+	else if (block != NULL && block->segment == number && row >= block->first_row &&
+			 row - block->first_row < block->rows &&
+			 block->file->storage.tablespace == storage.tablespace &&
+			 block->file->storage.filenumber == storage.filenumber &&
+			 near->natts == desc->natts)
+		window = shuffle_window_create(block, row - block->first_row, 1, NULL);
+	else
 	{
 		state = create_state(rel, cxt);
 		state->desc = desc;
@@ -650,8 +659,7 @@ shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot sn
 		n = shuffle_reading_locate(state, number, row);
 		if (n < state->nblocks)
 		{
-			ShuffleBlock *block = shuffle_reading_seek(state, n);
-
+			block = shuffle_reading_seek(state, n);
 			if (row >= block->first_row && row - block->first_row < block->rows)
 				window = shuffle_window_pin(shuffle_reading_window(state,
 																   row - block->first_row, 1));

@@ -52,6 +52,7 @@ typedef struct ShuffleFile
 	bool		counted;		/* holds an external descriptor */
 	ShfReader  *reader;			/* NULL when closed */
 	ShuffleDecoder *decoder;
+	ShuffleStorage storage;
 	char		relname[NAMEDATALEN];	/* for messages */
 } ShuffleFile;
 
@@ -133,9 +134,12 @@ extern void shuffle_reading_pause(ShuffleReadState *state);
 /* The schema that all values are decoded from now: that of the current block's file. */
 extern const ShfSchema *shuffle_reading_schema(const ShuffleReadState *state);
 
-/* One row that is in sight of snapshot, as a window of one row to unpin; NULL if it is not. */
+/*
+ * One row that is in sight of snapshot, as a window of one row to unpin; NULL if it is
+ * not.  The block of near, which may be NULL, serves again if the row is in it.
+ */
 extern ShuffleWindow *shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid,
-											Snapshot snapshot);
+											Snapshot snapshot, ShuffleWindow *near);
 
 /* A registered snapshot of what is committed now, for sizes and estimates; works in workers. */
 extern Snapshot shuffle_latest_snapshot(void);
@@ -161,6 +165,9 @@ extern void shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *total
 
 /* Stores row "row" of the window's block; pins the window. */
 extern void shuffle_slot_store(TupleTableSlot *slot, ShuffleWindow *window, uint32 row);
+
+/* The window whose row the slot holds, or NULL. */
+extern ShuffleWindow *shuffle_slot_window(TupleTableSlot *slot);
 
 /* ------------------------------------------------------------ scan.c, analyze.c */
 

@@ -115,6 +115,12 @@ shuffle_slot_store(TupleTableSlot *slot, ShuffleWindow *window, uint32 row)
 	slot->tts_flags &= ~TTS_FLAG_EMPTY;
 }
 
+ShuffleWindow *
+shuffle_slot_window(TupleTableSlot *slot)
+{
+	return ((ShuffleSlot *) slot)->window;
+}
+
 static void
 tts_shuffle_getsomeattrs(TupleTableSlot *slot, int natts)
 {

@@ -87,12 +87,13 @@ fetch_snapshot(Snapshot snapshot)
 static bool
 am_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot)
 {
-	ShuffleWindow *window;
+	ShuffleWindow *window = NULL;
 
+	/* tid may point into the slot */
+	if (ItemPointerIsValid(tid))
+		window = shuffle_reading_fetch(rel, slot->tts_tupleDescriptor, tid,
+									   fetch_snapshot(snapshot), shuffle_slot_window(slot));
 	ExecClearTuple(slot);
-	if (!ItemPointerIsValid(tid))
-		return false;
-	window = shuffle_reading_fetch(rel, slot->tts_tupleDescriptor, tid, fetch_snapshot(snapshot));
 	if (window == NULL)
 		return false;
 	shuffle_slot_store(slot, window, window->first);
