@@ -79,10 +79,13 @@ SELECT count(DISTINCT n), min(n), max(n), bool_and(pid = pg_backend_pid()) AS le
 
 -- forced parallel mode: the whole aggregate in one worker
 SELECT set_config(name, 'regress', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
-SELECT sum(rows) FROM shuffle_write('SELECT id, t, process() AS pid FROM big WHERE id <= 100', 'forced', 3, '{id}', workers => 0);
+SELECT sum(rows) FROM shuffle_write('SELECT id, t, process() AS pid FROM big WHERE id <= 100', 'forced', 3, '{id}');
+SELECT bool_or(pid = pg_backend_pid()) AS leader FROM forced;
 SELECT differences('SELECT id, t FROM big WHERE id <= 100', 'SELECT id, t FROM forced');
 SELECT sum(rows) FROM shuffle_write('TABLE big', 'forced2', 3, '{id}', workers => 2);
 SELECT differences('TABLE big', 'TABLE forced2');
+SELECT sum(rows) FROM shuffle_write('SELECT id, process() AS pid FROM big WHERE id <= 100', 'unforced', 3, '{id}', workers => 0);
+SELECT bool_and(pid = pg_backend_pid()) AS leader FROM unforced;
 SELECT sum(rows) FROM shuffle_write('SELECT id FROM big WHERE false', 'forced3', 3, '{id}');
 SELECT set_config(name, 'off', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
 

@@ -441,20 +441,18 @@ plan_query(ShuffleQuery *query, int workers)
 	PlannedStmt *plan;
 
 	set_planner_option("enable_partitionwise_aggregate", "off");
-	if (workers >= 0)
+	if (workers > 0)
 	{
 		char		number[16];
 
 		snprintf(number, sizeof(number), "%d", workers);
 		set_planner_option("max_parallel_workers_per_gather", number);
-		if (workers > 0)
-		{
-			set_planner_option("min_parallel_table_scan_size", "0");
-			set_planner_option("parallel_setup_cost", "0");
-			set_planner_option("parallel_tuple_cost", "0");
-		}
+		set_planner_option("min_parallel_table_scan_size", "0");
+		set_planner_option("parallel_setup_cost", "0");
+		set_planner_option("parallel_tuple_cost", "0");
 	}
-	plan = pg_plan_query(query->wrapped, query->text, CURSOR_OPT_PARALLEL_OK, NULL);
+	plan = pg_plan_query(query->wrapped, query->text, workers == 0 ? 0 : CURSOR_OPT_PARALLEL_OK,
+						 NULL);
 	AtEOXact_GUC(true, nestlevel);
 	return plan;
 }

@@ -330,10 +330,6 @@ shuffle_write(PG_FUNCTION_ARGS)
 	totals.npartitions = options->partitions;
 	totals.partitions = palloc0(sizeof(PartitionTotals) * (Size) totals.npartitions);
 	publish_segments(result, target, options, &place, &totals);
-
-	/* Nobody else knows this storage yet, and a drop finds directories by segments. */
-	if (totals.rows == 0 && (!target->exists || target->transient != NULL))
-		shuffle_unlink_storage(place.dir);
 	shuffle_target_finish(target, options, totals.rows);
 
 	advise(&totals);

@@ -51,7 +51,7 @@ typedef struct ShuffleWriteArgs
 	char	   *types;
 	char	   *unrepresentable;
 	ShuffleIfExists if_exists;
-	int			workers;		/* -1: the planner's choice */
+	int			workers;		/* 0: never in parallel, -1: the planner's choice */
 } ShuffleWriteArgs;
 
 /* Reads and checks one by one the arguments of shuffle_write(). */
