@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RAW_LENGTH			INT64_C(-1)		/* "not compressed" in a buffer's prefix */
-#define PREFIX_BYTES		8
+#define RAW_LENGTH   INT64_C(-1) /* "not compressed" in a buffer's prefix */
+#define PREFIX_BYTES 8
 
 ShfCode
 shf_batch_corrupt(const ShfBatch *batch, ShfError *err, const char *fmt, ...)
@@ -96,7 +96,7 @@ shf_batch_create(ShfBatch **batch, const ShfSchema *schema, ShfError *err)
 	b->decoded = calloc(nfields + 1, sizeof(bool));
 	b->slabs = calloc(nfields + 1, sizeof(ShfSlab));
 	b->fixed_memory = sizeof(ShfBatch) + (nnodes + 1) * (sizeof(ShfNode) + sizeof(ShfColumn)) +
-		(nfields + 1) * (sizeof(int) + sizeof(bool) + sizeof(ShfSlab));
+					  (nfields + 1) * (sizeof(int) + sizeof(bool) + sizeof(ShfSlab));
 	if (b->nodes == NULL || b->columns == NULL || b->first_node == NULL || b->decoded == NULL ||
 		b->slabs == NULL)
 	{
@@ -192,7 +192,8 @@ shf_batch_check(ShfBatch *b, ShfError *err)
 			return shf_batch_corrupt(b, err, "column \"%.100s\" has %lld NULLs but must have none",
 									 node->field->name, (long long) nulls);
 		if (node->parent < 0 && length != h->rows)
-			return shf_batch_corrupt(b, err, "column \"%.100s\" has %lld values, the block %lld rows",
+			return shf_batch_corrupt(b, err,
+									 "column \"%.100s\" has %lld values, the block %lld rows",
 									 node->field->name, (long long) length, (long long) h->rows);
 		if (node->parent >= 0 && b->nodes[node->parent].field->kind == SHF_STRUCT &&
 			length != shf_node_length(b, node->parent))
@@ -211,9 +212,9 @@ shf_batch_check(ShfBatch *b, ShfError *err)
 		if (offset != end || len > (uint64_t) h->body_bytes - end)
 			return shf_batch_corrupt(b, err,
 									 "buffer %d has offset %lld and %lld bytes, expected offset "
-									 "%llu in a body of %lld bytes", i, (long long) offset,
-									 (long long) len, (unsigned long long) end,
-									 (long long) h->body_bytes);
+									 "%llu in a body of %lld bytes",
+									 i, (long long) offset, (long long) len,
+									 (unsigned long long) end, (long long) h->body_bytes);
 		end = SHF_ALIGN_UP(offset + len, (uint64_t) 8);
 	}
 	if (end != (uint64_t) h->body_bytes)
@@ -248,7 +249,7 @@ shf_batch_memory(const ShfBatch *b)
 
 ShfCode
 shf_batch_stored(const ShfBatch *b, int i, const uint8_t **data, uint64_t *stored, int64_t *raw,
-			  bool *compressed, ShfError *err)
+				 bool *compressed, ShfError *err)
 {
 	uint64_t offset;
 	uint64_t len;

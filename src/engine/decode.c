@@ -28,8 +28,7 @@ expected_bytes(const ShfField *field, int j, int64_t length, int64_t nulls)
 		return (length + 7) / 8;
 	if (shf_kinds[field->kind].width < 0)
 		return j == 1 ? (length + 1) * (int64_t) sizeof(int32_t) : -1;
-	return length * (field->kind == SHF_FIXED_BINARY ? field->width :
-					 shf_kinds[field->kind].width);
+	return length * (field->kind == SHF_FIXED_BINARY ? field->width : shf_kinds[field->kind].width);
 }
 
 /* Can a frame of this size hold so much?  Keeps a short lie from a large malloc. */
@@ -62,24 +61,27 @@ prepare_slab(ShfBatch *b, int column, ShfError *err)
 			uint64_t stored;
 			int64_t raw;
 			bool compressed;
-			int64_t expected = expected_bytes(node->field, j, shf_node_length(b, n), shf_node_nulls(b, n));
-			ShfCode code = shf_batch_stored(b, node->first_buffer + j, &data, &stored, &raw,
-										 &compressed, err);
+			int64_t expected =
+				expected_bytes(node->field, j, shf_node_length(b, n), shf_node_nulls(b, n));
+			ShfCode code =
+				shf_batch_stored(b, node->first_buffer + j, &data, &stored, &raw, &compressed, err);
 
 			if (code != SHF_OK)
 				return code;
 			if (expected >= 0 && raw != expected)
 				return shf_batch_corrupt(b, err,
 										 "column \"%.100s\": buffer %d holds %lld bytes, "
-										 "expected %lld", node->field->name, j, (long long) raw,
+										 "expected %lld",
+										 node->field->name, j, (long long) raw,
 										 (long long) expected);
 			if (!compressed)
 				continue;
 			if (!plausible(b->header.codec, stored, raw))
 				return shf_batch_corrupt(b, err,
 										 "column \"%.100s\": buffer %d of %llu bytes claims to "
-										 "hold %lld", node->field->name, j,
-										 (unsigned long long) stored, (long long) raw);
+										 "hold %lld",
+										 node->field->name, j, (unsigned long long) stored,
+										 (long long) raw);
 			need += SHF_ALIGN_UP((size_t) raw, SHF_BUFFER_ALIGN);
 		}
 	}
@@ -99,15 +101,15 @@ prepare_slab(ShfBatch *b, int column, ShfError *err)
 
 /* Buffer j of a node, decompressed into the slab at *used where it must be. */
 static ShfCode
-load_buffer(ShfBatch *b, int column, const ShfNode *node, int j, size_t *used,
-			const uint8_t **data, int64_t *bytes, ShfError *err)
+load_buffer(ShfBatch *b, int column, const ShfNode *node, int j, size_t *used, const uint8_t **data,
+			int64_t *bytes, ShfError *err)
 {
 	uint64_t stored;
 	bool compressed;
 	uint8_t *target;
 	ShfError detail;
-	ShfCode code = shf_batch_stored(b, node->first_buffer + j, data, &stored, bytes, &compressed,
-								 err);
+	ShfCode code =
+		shf_batch_stored(b, node->first_buffer + j, data, &stored, bytes, &compressed, err);
 
 	if (code != SHF_OK)
 		return code;
@@ -165,7 +167,7 @@ check_not_null(const ShfBatch *b, const ShfColumn *c, const ShfColumn *parent, S
 		wrong |= ~c->validity[i] & (parent->validity != NULL ? parent->validity[i] : 0xFF);
 	for (int64_t i = c->length & ~INT64_C(7); i < c->length; i++)
 		wrong |= ~c->validity[i >> 3] >> (i & 7) & 1 &
-			(parent->validity != NULL ? parent->validity[i >> 3] >> (i & 7) : 1);
+				 (parent->validity != NULL ? parent->validity[i >> 3] >> (i & 7) : 1);
 	if (wrong != 0)
 		return shf_batch_corrupt(b, err, "column \"%.100s\" has NULLs but must have none",
 								 c->field->name);
@@ -252,8 +254,7 @@ decode_node(ShfBatch *b, int column, int n, size_t *used, ShfError *err)
 		const ShfColumn *list = b->nodes[node->parent].column;
 
 		if (c->length != list->offsets[list->length])
-			return shf_batch_corrupt(b, err,
-									 "lists of column \"%.100s\" end at element %d of %lld",
+			return shf_batch_corrupt(b, err, "lists of column \"%.100s\" end at element %d of %lld",
 									 list->field->name, (int) list->offsets[list->length],
 									 (long long) c->length);
 	}

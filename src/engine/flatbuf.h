@@ -48,7 +48,8 @@ extern ShfCode shf_footer(ShfBuffer *out, const ShfSchema *schema, const ShfBloc
  * inside buf.  buf is the flatbuffer itself (no prefix).  Schemas that our type table
  * cannot express are SHF_ERR_CORRUPT with a message saying what was found.
  */
-extern ShfCode shf_parse_schema_message(const uint8_t *buf, size_t len, ShfSchema *schema, ShfError *err);
+extern ShfCode shf_parse_schema_message(const uint8_t *buf, size_t len, ShfSchema *schema,
+										ShfError *err);
 
 typedef struct ShfBatchHeader
 {
@@ -65,6 +66,7 @@ typedef struct ShfBatchHeader
 	const uint8_t *buffers;		/* nbuffers x {i64 offset, i64 length}, inside buf */
 } ShfBatchHeader;
 
-extern ShfCode shf_parse_batch_message(const uint8_t *buf, size_t len, ShfBatchHeader *header, ShfError *err);
+extern ShfCode shf_parse_batch_message(const uint8_t *buf, size_t len, ShfBatchHeader *header,
+									   ShfError *err);
 
 #endif

@@ -19,14 +19,14 @@
 
 #include "flatbuf_tables.h"
 
-#define FB_MAX_SLOTS	8
-#define FB_MAX_VTABLES	32
+#define FB_MAX_SLOTS   8
+#define FB_MAX_VTABLES 32
 
 typedef struct FbBuilder
 {
 	ShfBuffer *out;
-	size_t base;				/* where the flatbuffer starts in out */
-	ShfCode code;				/* first failure; from then on nothing is written */
+	size_t base;  /* where the flatbuffer starts in out */
+	ShfCode code; /* first failure; from then on nothing is written */
 	ShfError *err;
 
 	/*
@@ -50,7 +50,7 @@ typedef struct FbTable
 	{
 		uint8_t size;
 		uint64_t value;
-		size_t pos;				/* of the field, once the table is written */
+		size_t pos; /* of the field, once the table is written */
 	} slot[FB_MAX_SLOTS];
 } FbTable;
 
@@ -144,8 +144,8 @@ fb_chain(FbBuilder *b, const uint16_t *words, int nslots)
 	uint32_t pos = (uint32_t) fb_pos(b);
 	int i = 0;
 
-	while (i < b->nvtables && (b->vtables[i].nslots != nslots ||
-							   memcmp(b->vtables[i].words, words, bytes) != 0))
+	while (i < b->nvtables &&
+		   (b->vtables[i].nslots != nslots || memcmp(b->vtables[i].words, words, bytes) != 0))
 		i++;
 	if (i == b->nvtables)
 	{
@@ -361,7 +361,7 @@ type_table(const ShfField *f, FbTable *t)
 		case SHF_NKINDS:
 			break;
 	}
-	return FB_TYPE_NONE;		/* shf_schema_check() lets none through */
+	return FB_TYPE_NONE; /* shf_schema_check() lets none through */
 }
 
 /* A vector of Field tables; depth is bounded by shf_schema_check(). */

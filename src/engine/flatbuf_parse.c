@@ -16,10 +16,10 @@
 #include "flatbuf_tables.h"
 #include "flatbuf_view.h"
 
-#define PARTITION_KEY		"shuffle:partition"
-#define PARTITION_DIGITS	10
-#define CRC_KEY				"shuffle:crc32c"
-#define CRC_DIGITS			8
+#define PARTITION_KEY    "shuffle:partition"
+#define PARTITION_DIGITS 10
+#define CRC_KEY          "shuffle:crc32c"
+#define CRC_DIGITS       8
 
 /* Copy of a string that must be there. */
 static ShfCode
@@ -44,8 +44,7 @@ copy_text(FbParser *p, const FbView *v, int slot, const char *what, char **copy)
 
 /* The Message table at the root of buf, whose header must be of the given kind. */
 static ShfCode
-view_message(const FbParser *p, int header_type, const char *what, FbView *message,
-			 FbView *header)
+view_message(const FbParser *p, int header_type, const char *what, FbView *message, FbView *header)
 {
 	int64_t version = 0;
 	int64_t type = 0;
@@ -64,13 +63,11 @@ view_message(const FbParser *p, int header_type, const char *what, FbView *messa
 	if (code != SHF_OK)
 		return code;
 	if (version != FB_VERSION_V5)
-		return shf_error(p->err, SHF_ERR_CORRUPT,
-						 "Arrow metadata version is %d, expected %d (V5)", (int) version,
-						 FB_VERSION_V5);
+		return shf_error(p->err, SHF_ERR_CORRUPT, "Arrow metadata version is %d, expected %d (V5)",
+						 (int) version, FB_VERSION_V5);
 	if (type != header_type || ref == 0)
-		return shf_error(p->err, SHF_ERR_CORRUPT,
-						 "Arrow message is of type %d, expected %d (%s)", (int) type, header_type,
-						 what);
+		return shf_error(p->err, SHF_ERR_CORRUPT, "Arrow message is of type %d, expected %d (%s)",
+						 (int) type, header_type, what);
 	return fb_view_table(p, ref, header);
 }
 
@@ -99,8 +96,7 @@ parse_meta(FbParser *p, const FbView *v, int slot, ShfMeta **meta, int *nmeta)
 		if (code == SHF_OK)
 			code = copy_text(p, &kv, FB_KEYVALUE_KEY, "metadata has no key", &(*meta)[i].key);
 		if (code == SHF_OK)
-			code = copy_text(p, &kv, FB_KEYVALUE_VALUE, "metadata has no value",
-							 &(*meta)[i].value);
+			code = copy_text(p, &kv, FB_KEYVALUE_VALUE, "metadata has no value", &(*meta)[i].value);
 	}
 	return code;
 }
@@ -321,7 +317,8 @@ parse_fields(FbParser *p, const FbView *v, int slot, int depth, ShfField **field
 		if (dictionary != 0)
 			return shf_error(p->err, SHF_ERR_CORRUPT,
 							 "column \"%.100s\" is dictionary-encoded, "
-							 "which shuffle tables do not use", f->name);
+							 "which shuffle tables do not use",
+							 f->name);
 		code = parse_fields(p, &field, FB_FIELD_CHILDREN, depth + 1, &f->children, &f->nchildren);
 		if (code == SHF_OK)
 			code = parse_meta(p, &field, FB_FIELD_METADATA, &f->meta, &f->nmeta);
@@ -472,7 +469,8 @@ shf_parse_batch_message(const uint8_t *buf, size_t len, ShfBatchHeader *h, ShfEr
 		return shf_error(err, SHF_ERR_CORRUPT, "record batch has an impossible body of %lld bytes",
 						 (long long) h->body_bytes);
 	if (h->rows < 0 || h->rows > (int64_t) SHF_SEGMENT_MAX_ROWS)
-		return shf_error(err, SHF_ERR_CORRUPT, "record batch has an impossible number of rows: %lld",
+		return shf_error(err, SHF_ERR_CORRUPT,
+						 "record batch has an impossible number of rows: %lld",
 						 (long long) h->rows);
 	h->nnodes = (int) nodes.count;
 	h->nodes = buf + nodes.first;

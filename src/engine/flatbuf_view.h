@@ -16,21 +16,21 @@ typedef struct FbParser
 	const uint8_t *buf;
 	size_t len;
 	ShfError *err;
-	size_t fields_left;			/* see the head of the file */
+	size_t fields_left; /* see the head of the file */
 	size_t text_left;
 } FbParser;
 
 typedef struct FbView
 {
-	size_t pos;					/* of the table */
-	size_t bytes;				/* of its inline part */
+	size_t pos;   /* of the table */
+	size_t bytes; /* of its inline part */
 	size_t vtable;
 	int nslots;
 } FbView;
 
 typedef struct FbVector
 {
-	size_t first;				/* position of the first element */
+	size_t first; /* position of the first element */
 	size_t count;
 } FbVector;
 
@@ -70,8 +70,8 @@ fb_get64(const FbParser *p, size_t pos)
 static inline ShfCode
 fb_bad(const FbParser *p, const char *what, size_t pos)
 {
-	return shf_error(p->err, SHF_ERR_CORRUPT,
-					 "Arrow metadata is damaged: %s at byte %zu of %zu", what, pos, p->len);
+	return shf_error(p->err, SHF_ERR_CORRUPT, "Arrow metadata is damaged: %s at byte %zu of %zu",
+					 what, pos, p->len);
 }
 
 /* Follows the offset stored at pos, which is known to lie inside. */
@@ -204,4 +204,4 @@ fb_view_text(const FbParser *p, const FbView *v, int slot, FbText *text)
 	return SHF_OK;
 }
 
-#endif							/* SHF_FLATBUF_VIEW_H */
+#endif /* SHF_FLATBUF_VIEW_H */

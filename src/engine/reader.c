@@ -21,10 +21,10 @@
 
 #include "crc32c.h"
 
-#define PREFIX_BYTES	8				/* FF FF FF FF, i32 metadata length */
-#define AHEAD_LARGE		(64 * 1024)		/* behind a block of up to half of this */
-#define AHEAD_SMALL		(8 * 1024)		/* behind a larger one: its header */
-#define AHEAD_FIRST		(16 * 1024)
+#define PREFIX_BYTES 8           /* FF FF FF FF, i32 metadata length */
+#define AHEAD_LARGE  (64 * 1024) /* behind a block of up to half of this */
+#define AHEAD_SMALL  (8 * 1024)  /* behind a larger one: its header */
+#define AHEAD_FIRST  (16 * 1024)
 
 static inline uint32_t
 get32(const uint8_t *p)
@@ -41,8 +41,8 @@ static ShfCode
 ends_early(const ShfReader *r, uint64_t end, uint64_t need, const char *what, ShfError *err)
 {
 	return shf_error(err, SHF_ERR_CORRUPT,
-					 "file \"%.400s\" ends at byte %llu, but %s should reach to byte %llu",
-					 r->name, (unsigned long long) end, what, (unsigned long long) need);
+					 "file \"%.400s\" ends at byte %llu, but %s should reach to byte %llu", r->name,
+					 (unsigned long long) end, what, (unsigned long long) need);
 }
 
 /* Reads exactly len bytes at offset; the range lies inside the file's size at open. */
@@ -75,8 +75,8 @@ source_read(const ShfReader *r, uint64_t offset, void *dst, size_t len, const ch
 }
 
 ShfCode
-shf_reader_bytes(ShfReader *r, uint64_t offset, size_t len, const char *what,
-				 const uint8_t **data, ShfError *err)
+shf_reader_bytes(ShfReader *r, uint64_t offset, size_t len, const char *what, const uint8_t **data,
+				 ShfError *err)
 {
 	size_t want = len > r->ahead ? len : r->ahead;
 	ShfCode code;
@@ -124,8 +124,8 @@ shf_reader_bytes(ShfReader *r, uint64_t offset, size_t len, const char *what,
 static ShfCode
 not_ours(const ShfReader *r, ShfError *err, const char *detail)
 {
-	return shf_error(err, SHF_ERR_CORRUPT, "file \"%.300s\" is not a segment file: %.400s",
-					 r->name, detail);
+	return shf_error(err, SHF_ERR_CORRUPT, "file \"%.300s\" is not a segment file: %.400s", r->name,
+					 detail);
 }
 
 /* Magic and schema message. */
@@ -146,8 +146,8 @@ read_schema(ShfReader *r, ShfError *err)
 	if (get32(p + SHF_FILE_HEADER_BYTES) != UINT32_MAX || (len & 7) != 0 || len == 0 ||
 		len > INT32_MAX)
 		return not_ours(r, err, "no schema message at byte 8");
-	code = shf_reader_bytes(r, SHF_FILE_HEADER_BYTES, PREFIX_BYTES + (size_t) len, "the schema",
-							&p, err);
+	code = shf_reader_bytes(r, SHF_FILE_HEADER_BYTES, PREFIX_BYTES + (size_t) len, "the schema", &p,
+							err);
 	if (code != SHF_OK)
 		return code;
 	r->schema_bytes = PREFIX_BYTES + (size_t) len;
@@ -261,7 +261,8 @@ shf_reader_close(ShfReader *r)
 static ShfCode
 damaged(const ShfReader *r, uint64_t offset, ShfError *err, const char *detail)
 {
-	return shf_error(err, SHF_ERR_CORRUPT, "block at byte %llu of file \"%.300s\" is damaged: %.400s",
+	return shf_error(err, SHF_ERR_CORRUPT,
+					 "block at byte %llu of file \"%.300s\" is damaged: %.400s",
 					 (unsigned long long) offset, r->name, detail);
 }
 
@@ -292,8 +293,8 @@ read_header(ShfReader *r, uint64_t offset, uint64_t limit, const uint8_t **metad
 		len > limit - offset - PREFIX_BYTES || len > INT32_MAX - PREFIX_BYTES)
 	{
 		snprintf(text, sizeof(text),
-				 "no message begins here (found %08X %08X, %llu bytes are left)",
-				 get32(*metadata), len, (unsigned long long) (limit - offset));
+				 "no message begins here (found %08X %08X, %llu bytes are left)", get32(*metadata),
+				 len, (unsigned long long) (limit - offset));
 		return damaged(r, offset, err, text);
 	}
 	*metadata_bytes = PREFIX_BYTES + (size_t) len;

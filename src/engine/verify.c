@@ -11,14 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEGMENT_ID_KEY		"shuffle:segment_id"
+#define SEGMENT_ID_KEY       "shuffle:segment_id"
 #define MICROSECONDS_PER_DAY INT64_C(86400000000)
 
 typedef struct ShfVerifier
 {
 	ShfReader *reader;
 	ShfBatch *batch;
-	ShfBuffer expected;			/* bytes built again */
+	ShfBuffer expected; /* bytes built again */
 	ShfBlockPos *blocks;
 	size_t nblocks;
 	size_t blocks_cap;
@@ -103,8 +103,7 @@ verify_padding(const ShfVerifier *v)
 
 /* Do bytes built again stand at offset? */
 static ShfCode
-verify_bytes(ShfVerifier *v, uint64_t offset, const uint8_t *expected, size_t len,
-			 const char *what)
+verify_bytes(ShfVerifier *v, uint64_t offset, const uint8_t *expected, size_t len, const char *what)
 {
 	const uint8_t *data;
 	ShfCode code = shf_reader_bytes(v->reader, offset, len, what, &data, v->err);
@@ -142,9 +141,9 @@ extent_error(const ShfVerifier *v, const ShfExtent *e, const char *what, uint64_
 {
 	return shf_error(v->err, SHF_ERR_CORRUPT,
 					 "file \"%.300s\" does not match its index: extent of partition %u at byte "
-					 "%llu: %s %llu, the index says %llu", v->reader->name, e->partition,
-					 (unsigned long long) e->offset, what, (unsigned long long) found,
-					 (unsigned long long) expected);
+					 "%llu: %s %llu, the index says %llu",
+					 v->reader->name, e->partition, (unsigned long long) e->offset, what,
+					 (unsigned long long) found, (unsigned long long) expected);
 }
 
 /* Counts the block just read for its extent. */
@@ -158,8 +157,7 @@ verify_extent_block(ShfVerifier *v)
 		return shf_batch_corrupt(b, v->err, "it is in no extent of the index");
 	e = &v->extents[v->current];
 	if (b->offset != e->offset + v->extent_bytes)
-		return extent_error(v, e, "a block begins at byte", b->offset,
-							e->offset + v->extent_bytes);
+		return extent_error(v, e, "a block begins at byte", b->offset, e->offset + v->extent_bytes);
 	if (b->header.partition != e->partition)
 		return extent_error(v, e, "a block is of partition", b->header.partition, e->partition);
 	v->extent_bytes += b->message_bytes;
@@ -264,8 +262,8 @@ verify_file(ShfVerifier *v)
 	{
 		const uint8_t *data;
 
-		code = shf_reader_bytes(r, at, sizeof(shf_stream_end), "the end of the stream", &data,
-								v->err);
+		code =
+			shf_reader_bytes(r, at, sizeof(shf_stream_end), "the end of the stream", &data, v->err);
 		if (code != SHF_OK || memcmp(data, shf_stream_end, sizeof(shf_stream_end)) == 0)
 			break;
 		code = verify_block(v, at);
@@ -294,8 +292,8 @@ verify_file(ShfVerifier *v)
 }
 
 ShfCode
-shf_verify_reader(ShfReader *reader, const uint8_t *id, const ShfExtent *extents,
-				  uint32_t nextents, ShfError *err)
+shf_verify_reader(ShfReader *reader, const uint8_t *id, const ShfExtent *extents, uint32_t nextents,
+				  ShfError *err)
 {
 	ShfVerifier v = {.reader = reader, .nextents = nextents, .err = err};
 	ShfCode code = SHF_OK;

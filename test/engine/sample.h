@@ -123,7 +123,8 @@ sample_fixed(const ShfField *field, uint64_t h, uint8_t *slot)
 		case SHF_DECIMAL128:
 			for (int i = 0; i < field->precision; i++)
 				limit *= 10;
-			decimal = (__int128) (((unsigned __int128) h << 64 | sample_mix(h, 1)) % (unsigned __int128) limit);
+			decimal = (__int128) (((unsigned __int128) h << 64 | sample_mix(h, 1)) %
+								  (unsigned __int128) limit);
 			if (h & 256)
 				decimal = -decimal;
 			memcpy(slot, &decimal, 16);
@@ -144,7 +145,8 @@ sample_fixed(const ShfField *field, uint64_t h, uint8_t *slot)
 static inline size_t
 sample_text(uint64_t h, char *text)
 {
-	static const char *const words[] = {"", "a", "na\xC3\xAFve", "\xE2\x82\xAC 12", "carefully final",
+	static const char *const words[] = {"", "a", "na\xC3\xAFve", "\xE2\x82\xAC 12",
+	"carefully final",
 	"deposits sleep quickly across the \xF0\x9F\x90\x98 ironic packages"};
 	const char *word = words[h / 7 % 6];
 

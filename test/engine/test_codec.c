@@ -109,8 +109,8 @@ test_crc_combine(void)
 static uint8_t *
 make_text(size_t len)
 {
-	static const char *const words[] = {"carefully ", "final ", "deposits ", "sleep ", "2026-11-30 ",
-	"x", "quickly ", "0.07 "};
+	static const char *const words[] = {"carefully ", "final ", "deposits ", "sleep ",
+	"2026-11-30 ", "x", "quickly ", "0.07 "};
 	uint8_t    *data = malloc(len + 16);
 	size_t		at = 0;
 
