@@ -136,7 +136,8 @@ check_statement(ParseState *pstate, List *statements)
 			if (!IsA(cte->ctequery, SelectStmt))
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("data-modifying statements in WITH are not supported in the query of shuffle_write"),
+						 errmsg("data-modifying statements in WITH are not supported in the query "
+								"of shuffle_write"),
 						 parser_errposition(pstate, cte->location)));
 		}
 	}

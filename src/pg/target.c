@@ -142,7 +142,8 @@ check_published(Oid relid, Oid namespace, const char *name)
 	if (publications != NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("table \"%s\" belongs to publication \"%s\", but shuffle tables cannot be replicated",
+				 errmsg("table \"%s\" belongs to publication \"%s\", but shuffle tables cannot "
+						"be replicated",
 						name, get_publication_name(linitial_oid(publications), false)),
 				 errhint("Take the table or its schema out of the publication.")));
 }
@@ -199,7 +200,8 @@ match_columns(ShuffleTarget *target, TupleDesc desc)
 					(errcode(ERRCODE_DATATYPE_MISMATCH),
 					 errmsg("cannot replace table \"%s\" by rows with other columns",
 							shuffle_target_name(target)),
-					 errdetail("Column \"%s\" of the table is of type %s, the query's column \"%s\" is of type %s.",
+					 errdetail("Column \"%s\" of the table is of type %s, the query's column "
+							   "\"%s\" is of type %s.",
 							   NameStr(att->attname), format_type_be(att->atttypid),
 							   NameStr(TupleDescAttr(desc, n)->attname),
 							   format_type_be(TupleDescAttr(desc, n)->atttypid)),

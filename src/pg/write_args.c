@@ -205,7 +205,8 @@ check_append(const char *name, const char *given, const char *stored, bool same,
 			 errmsg("argument \"%s\" conflicts with the options of table \"%s\"", name,
 					shuffle_target_name(target)),
 			 errdetail("The argument says %s, the table has %s.", given, stored),
-			 errhint("Leave the argument out to append with the options of the table, or use if_exists => 'replace'.")));
+			 errhint("Leave the argument out to append with the options of the table, "
+					 "or use if_exists => 'replace'.")));
 }
 
 /* Those of the given arguments that need nothing else to be understood. */

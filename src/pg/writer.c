@@ -118,7 +118,8 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("\"%s\" is too small for this table", "shuffle_ext.memory_limit"),
-				 errdetail("It is %d kB; %d columns in %d partitions need at least " UINT64_FORMAT " kB.",
+				 errdetail("It is %d kB; %d columns in %d partitions need at least "
+						   UINT64_FORMAT " kB.",
 						   spec->memory_limit_kb, schema->nfields, options->partitions,
 						   (needed + 1023) / 1024),
 				 errhint("Raise \"%s\", or lower \"%s\" or the number of partitions.",
