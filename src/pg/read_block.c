@@ -260,6 +260,17 @@ shuffle_block_unpin(ShuffleBlock *block)
 	pfree(block);
 }
 
+/* Is this the block of that row? */
+bool
+shuffle_block_has_row(const ShuffleBlock *block, const ShuffleStorage *storage, int32 segment,
+					  uint64 row)
+{
+	return block->file->storage.tablespace == storage->tablespace &&
+		block->file->storage.filenumber == storage->filenumber &&
+		block->segment == segment &&
+		row >= block->first_row && row - block->first_row < block->rows;
+}
+
 void
 shuffle_block_load(ShuffleBlock *block)
 {

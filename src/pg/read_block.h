@@ -1,7 +1,7 @@
 /*
  * read_block.h
- *	  Making and releasing the counted pieces of reading; for read_state.c only, the
- *	  types and what everybody uses are in read_state.h.
+ *	  Making and releasing the counted pieces of reading; for read_state.c and
+ *	  scan.c; the types and what everybody uses are in read_state.h.
  */
 #ifndef SHUFFLE_READ_BLOCK_H
 #define SHUFFLE_READ_BLOCK_H
@@ -23,6 +23,8 @@ extern void shuffle_file_close(ShuffleFile *file);
 
 extern ShuffleBlock *shuffle_block_create(ShuffleFile *file, ShuffleBlock *reuse);
 extern void shuffle_block_unpin(ShuffleBlock *block);
+extern bool shuffle_block_has_row(const ShuffleBlock *block, const ShuffleStorage *storage,
+								  int32 segment, uint64 row);
 
 extern ShuffleWindow *shuffle_window_create(ShuffleBlock *block, uint32 first, uint32 count,
 											ShuffleWindow *reuse);

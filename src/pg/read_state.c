@@ -248,6 +248,26 @@ shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
 	return state;
 }
 
+/* For one segment only, whose row must outlive the state. */
+ShuffleReadState *
+shuffle_reading_begin_segment(Relation rel, TupleDesc desc, ShuffleSegmentRow *row)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read state",
+											  ALLOCSET_SMALL_SIZES);
+	ShuffleReadState *state = create_state(rel, cxt);
+	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+
+	state->desc = CreateTupleDescCopyConstr(desc);
+	state->segments = palloc0(sizeof(ReadSegment));
+	state->segments->row = row;
+	state->segments->blocks = state->nblocks = row->blocks;
+	state->nsegments = (row->blocks > 0) ? 1 : 0;
+	state->nrows = row->rows;
+	state->nbytes = row->bytes;
+	MemoryContextSwitchTo(oldcxt);
+	return state;
+}
+
 void
 shuffle_reading_end(ShuffleReadState *state)
 {
@@ -615,87 +635,4 @@ shuffle_reading_locate(ShuffleReadState *state, int32 segment, uint64 row)
 		k++;
 	}
 	return seg->first_block + state->extent_block[low] + k;
-}
-
-ShuffleWindow *
-shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot snapshot,
-					  ShuffleWindow *near)
-{
-	ShuffleStorage storage = shuffle_storage_of(rel);
-	ShuffleSegmentRow *segment;
-	ShuffleReadState *state;
-	ShuffleWindow *window = NULL;
-	ShuffleBlock *block = (near != NULL) ? near->block : NULL;
-	ReadSegment *seg;
-	int32		number;
-	uint64		row;
-	int64		n;
-	MemoryContext cxt;
-	MemoryContext oldcxt;
-
-	shuffle_tid_decode(tid, &number, &row);
-
-	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle row fetch",
-								ALLOCSET_SMALL_SIZES);
-	oldcxt = MemoryContextSwitchTo(cxt);
-	segment = shuffle_catalog_segment(&storage, number, snapshot);
-	if (segment == NULL || row >= (uint64) segment->rows)
-		window = NULL;
-	else if (block != NULL && block->segment == number && row >= block->first_row &&
-			 row - block->first_row < block->rows &&
-			 block->file->storage.tablespace == storage.tablespace &&
-			 block->file->storage.filenumber == storage.filenumber &&
-			 near->natts == desc->natts)
-		window = shuffle_window_create(block, row - block->first_row, 1, NULL);
-	else
-	{
-		state = create_state(rel, cxt);
-		state->desc = desc;
-		seg = state->segments = palloc0(sizeof(ReadSegment));
-		seg->row = segment;
-		seg->blocks = state->nblocks = segment->blocks;
-		state->nsegments = 1;
-
-		n = shuffle_reading_locate(state, number, row);
-		if (n < state->nblocks)
-		{
-			block = shuffle_reading_seek(state, n);
-			if (row >= block->first_row && row - block->first_row < block->rows)
-				window = shuffle_window_pin(shuffle_reading_window(state,
-																   row - block->first_row, 1));
-		}
-	}
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextDelete(cxt);
-	return window;
-}
-
-Snapshot
-shuffle_latest_snapshot(void)
-{
-	return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_relid("shuffle_segment")));
-}
-
-void
-shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals)
-{
-	ShuffleStorage storage = shuffle_storage_of(rel);
-	MemoryContext cxt;
-	MemoryContext oldcxt;
-	ListCell   *lc;
-
-	memset(totals, 0, sizeof(ShuffleTotals));
-	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle totals", ALLOCSET_SMALL_SIZES);
-	oldcxt = MemoryContextSwitchTo(cxt);
-	foreach(lc, shuffle_catalog_segments(&storage, snapshot))
-	{
-		ShuffleSegmentRow *row = lfirst(lc);
-
-		totals->segments++;
-		totals->rows += row->rows;
-		totals->bytes += row->bytes;
-		totals->blocks += row->blocks;
-	}
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextDelete(cxt);
 }

@@ -104,6 +104,8 @@ extern void shuffle_block_load(ShuffleBlock *block);
  */
 extern ShuffleReadState *shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
 											   const uint32 *partitions, int npartitions);
+extern ShuffleReadState *shuffle_reading_begin_segment(Relation rel, TupleDesc desc,
+													   ShuffleSegmentRow *row);
 extern void shuffle_reading_end(ShuffleReadState *state);
 
 extern int64 shuffle_reading_blocks(const ShuffleReadState *state);
@@ -134,21 +136,10 @@ extern void shuffle_reading_pause(ShuffleReadState *state);
 /* The schema that all values are decoded from now: that of the current block's file. */
 extern const ShfSchema *shuffle_reading_schema(const ShuffleReadState *state);
 
-/*
- * One row that is in sight of snapshot, as a window of one row to unpin; NULL if it is
- * not.  The block of near, which may be NULL, serves again if the row is in it.
- */
-extern ShuffleWindow *shuffle_reading_fetch(Relation rel, TupleDesc desc, ItemPointer tid,
-											Snapshot snapshot, ShuffleWindow *near);
+/* ------------------------------------------------------------ maintain.c */
 
 /* A registered snapshot of what is committed now, for sizes and estimates; works in workers. */
 extern Snapshot shuffle_latest_snapshot(void);
-
-/*
- * Opens a shuffle table whose rows the caller may read as a whole: an error unless the
- * user has SELECT on all columns and no row-level security applies.  (fetch.c)
- */
-extern Relation shuffle_open_for_reading(Oid relid);
 
 /* Totals over the segments that are in sight. */
 typedef struct ShuffleTotals
@@ -160,6 +151,14 @@ typedef struct ShuffleTotals
 } ShuffleTotals;
 
 extern void shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals);
+
+/* ------------------------------------------------------------ fetch.c */
+
+/*
+ * Opens a shuffle table whose rows the caller may read as a whole: an error unless the
+ * user has SELECT on all columns and no row-level security applies.
+ */
+extern Relation shuffle_open_for_reading(Oid relid);
 
 /* ------------------------------------------------------------ slot.c */
 
@@ -181,6 +180,14 @@ extern bool shuffle_scan_getnextslot(TableScanDesc sscan, ScanDirection directio
 									 TupleTableSlot *slot);
 extern void shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer maxtid);
 extern bool shuffle_scan_tid_valid(TableScanDesc sscan, ItemPointer tid);
+
+/*
+ * One row that is in sight of snapshot, as a window of one row to unpin; NULL if it is
+ * not.  The block of near, which may be NULL, serves again if the row is in it.
+ */
+extern ShuffleWindow *shuffle_fetch_row(Relation rel, TupleDesc desc, ItemPointer tid,
+										Snapshot snapshot, ShuffleWindow *near);
+
 extern ShuffleReadState *shuffle_scan_reading(TableScanDesc sscan, TupleDesc desc);
 extern struct ShuffleAnalyze **shuffle_scan_analyze_state(TableScanDesc sscan);
 extern Size shuffle_parallelscan_estimate(Relation rel);

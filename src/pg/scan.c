@@ -24,7 +24,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "read_state.h"
+#include "read_block.h"
 
 /* Most blocks a participant draws at once, and what part of the rest. */
 #define PARALLEL_MAX_DRAW	64
@@ -367,6 +367,49 @@ shuffle_scan_tid_valid(TableScanDesc sscan, ItemPointer tid)
 	shuffle_tid_decode(tid, &number, &row);
 	segment = shuffle_catalog_segment(&storage, number, sscan->rs_snapshot);
 	return segment != NULL && row < (uint64) segment->rows;
+}
+
+/* ---------------------------------------------------------------- single rows */
+
+ShuffleWindow *
+shuffle_fetch_row(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot snapshot,
+				  ShuffleWindow *near)
+{
+	ShuffleStorage storage = shuffle_storage_of(rel);
+	ShuffleBlock *block = (near != NULL) ? near->block : NULL;
+	ShuffleWindow *window = NULL;
+	ShuffleSegmentRow *segment;
+	ShuffleReadState *reading;
+	int32		number;
+	uint64		row;
+	int64		n;
+	MemoryContext cxt;
+	MemoryContext oldcxt;
+
+	shuffle_tid_decode(tid, &number, &row);
+
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle row", ALLOCSET_SMALL_SIZES);
+	oldcxt = MemoryContextSwitchTo(cxt);
+	segment = shuffle_catalog_segment(&storage, number, snapshot);
+	if (segment == NULL || row >= (uint64) segment->rows)
+		window = NULL;
+	else if (block != NULL && near->natts == desc->natts &&
+			 shuffle_block_has_row(block, &storage, number, row))
+		window = shuffle_window_create(block, (uint32) (row - block->first_row), 1, NULL);
+	else
+	{
+		reading = shuffle_reading_begin_segment(rel, desc, segment);
+		n = shuffle_reading_locate(reading, number, row);
+		if (n < shuffle_reading_blocks(reading))
+		{
+			block = shuffle_reading_seek(reading, n);
+			if (shuffle_block_has_row(block, &storage, number, row))
+				window = shuffle_window_create(block, (uint32) (row - block->first_row), 1, NULL);
+		}
+	}
+	MemoryContextSwitchTo(oldcxt);
+	MemoryContextDelete(cxt);
+	return window;
 }
 
 /* ---------------------------------------------------------------- parallel */

@@ -91,8 +91,8 @@ am_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot, Tup
 
 	/* tid may point into the slot */
 	if (ItemPointerIsValid(tid))
-		window = shuffle_reading_fetch(rel, slot->tts_tupleDescriptor, tid,
-									   fetch_snapshot(snapshot), shuffle_slot_window(slot));
+		window = shuffle_fetch_row(rel, slot->tts_tupleDescriptor, tid, fetch_snapshot(snapshot),
+								   shuffle_slot_window(slot));
 	ExecClearTuple(slot);
 	if (window == NULL)
 		return false;
