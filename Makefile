@@ -39,6 +39,7 @@ PG_OBJS = \
 	src/pg/catalog.o \
 	src/pg/error.o \
 	src/pg/extents.o \
+	src/pg/estimate.o \
 	src/pg/fetch.o \
 	src/pg/job.o \
 	src/pg/label.o \

@@ -177,10 +177,16 @@ COMMENT ON FUNCTION shuffle_write(text, text, integer, text[], text, text[], tex
 -- Reading
 --
 
+CREATE FUNCTION shuffle_read_support(internal)
+RETURNS internal
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT;
+
 CREATE FUNCTION shuffle_read(prototype anyelement, VARIADIC partitions int[])
 RETURNS SETOF anyelement
 AS 'MODULE_PATHNAME'
-LANGUAGE C STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1 ROWS 10000;
+LANGUAGE C STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1 ROWS 10000
+SUPPORT shuffle_read_support;
 COMMENT ON FUNCTION shuffle_read(anyelement, int[]) IS
 	'rows of some partitions of the shuffle table whose row type the first argument has';
 

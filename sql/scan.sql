@@ -259,6 +259,18 @@ FROM (SELECT p, shuffle_read(NULL::scan_parts, p) AS r FROM generate_series(0, 7
 SELECT a.rows = b.n AS same FROM shuffle_partitions a
 JOIN (SELECT p, count(*) AS n FROM (SELECT p, shuffle_read(NULL::scan_log, p) FROM generate_series(0, 7) p) q GROUP BY p) b
 ON a.partition = b.p WHERE a.relation = 'scan_log'::regclass ORDER BY p;
+-- the planner counts partitions as equally large
+CREATE FUNCTION scan_estimate(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO plan;
+	RETURN plan->0->'Plan'->>'Plan Rows';
+END $$;
+SELECT scan_estimate('SELECT * FROM shuffle_read(NULL::scan_log, 1, 2)'),
+	scan_estimate('SELECT * FROM shuffle_read(NULL::scan_log, VARIADIC ARRAY(SELECT 1))') AS unknown_array,
+	scan_estimate('SELECT * FROM shuffle_read(NULL::scan_heap, 1)') AS no_shuffle_table,
+	scan_estimate('SELECT * FROM scan_log') AS scan;
 -- stops early in a select list
 SELECT shuffle_read(NULL::scan_plain, 0) LIMIT 2;
 SELECT count(*) FROM shuffle_read(NULL::scan_log, 8);
@@ -378,4 +390,4 @@ SELECT count(*) FROM (SELECT * FROM scan_empty) q;
 SELECT count(*) FROM shuffle_read(NULL::scan_empty, 0);
 
 DROP TABLE scan_empty, scan_log, scan_parts, scan_plain, scan_heap, scan_by_hash;
-DROP FUNCTION scan_differences, scan_cursor;
+DROP FUNCTION scan_differences, scan_cursor, scan_estimate;

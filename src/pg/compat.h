@@ -85,6 +85,12 @@ typedef Oid RelFileNumber;
 #define pg_class_ownercheck(relid, roleid) object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 
+#if PG_VERSION_NUM >= 170000
+#define shuffle_estimate_array_length(root, node) estimate_array_length(root, node)
+#else
+#define shuffle_estimate_array_length(root, node) estimate_array_length(node)
+#endif
+
 /* Table access methods and tuple slots. */
 #if PG_VERSION_NUM < 160000
 #define relation_set_new_filelocator relation_set_new_filenode
