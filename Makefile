@@ -19,6 +19,7 @@ ENGINE_OBJS = \
 	src/engine/error.o \
 	src/engine/flatbuf_build.o \
 	src/engine/flatbuf_parse.o \
+	src/engine/gather.o \
 	src/engine/nested.o \
 	src/engine/output.o \
 	src/engine/output_log.o \

@@ -7,9 +7,8 @@
  *	  layout	every buffer gets its place in the body, whose size is then known
  *	  gather	column by column, values are copied from the packed rows to their buffers
  *	  finish	compression if it pays, header, checksum
- * Plan and gather go through the rows in sub-batches, so that the rows of one stay in
- * cache while all columns pass over them.  Without a codec values are gathered where
- * the output will write them from; with one, into a scratch body.
+ * The first three are in gather.c.  Without a codec values are gathered where the
+ * output will write them from; with one, into a scratch body.
  *
  * Nothing is allocated per block, unless nested columns or a large row outgrow what
  * earlier blocks needed.
@@ -19,330 +18,6 @@
 #include "crc32c.h"
 
 #include <stdlib.h>
-
-/* Rows per column pass: a multiple of 8 (bitmaps); a few hundred rows fit in L2 at least. */
-#define SUB_BATCH		256
-
-/* How many rows ahead memory is asked for. */
-#define PREFETCH_ROWS	32
-
-/* Copied without looking at the length when there is room for it. */
-#define VAR_CHUNK		16
-
-/* ---------------------------------------------------------------- plan */
-
-static inline void
-prefetch_row(const ShfArrowEncoder *e, const uint8_t *row)
-{
-	__builtin_prefetch(row);
-	for (uint32_t at = 64; at < e->layout->fixed_bytes + 32 && at < 256; at += 64)
-		__builtin_prefetch(row + at);
-}
-
-/*
- * Nested columns are built row by row, before anything else: their Arrow form may be
- * much larger than the packed one (a NULL struct is one byte), so the block ends when
- * they have reached block_bytes.  Returns how many rows the block takes.
- */
-static ShfCode
-build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, ShfError *err)
-{
-	uint64_t	total = 0;
-	uint32_t	i = 0;
-
-	for (int c = 0; c < e->nnested; c++)
-		shf_builder_reset(&e->builders[c]);
-	while (i < rows->n && (i == 0 || total < e->options->block_bytes))
-	{
-		const uint8_t *row = shf_row_at(rows->arena, rows->order[i]);
-
-		for (int c = 0; c < e->ncolumns; c++)
-		{
-			ShfEncodeColumn *col = &e->columns[c];
-			uint32_t	slot[2];
-			ShfCode		code;
-
-			if (col->gather != SHF_GATHER_NESTED)
-				continue;
-			memcpy(slot, row + col->slot, sizeof(slot));
-			if (row[col->null_byte] >> col->null_bit & 1)
-				code = shf_builder_append_null(col->nested, err);
-			else
-				code = shf_builder_append(col->nested, row + slot[0], slot[1], err);
-			if (code != SHF_OK)
-				return code;
-		}
-		i++;
-
-		/* Adding up all buffers of all builders costs: not after every row. */
-		if ((i & 15) == 0 || shf_row_bytes(row) > 256)
-		{
-			total = 0;
-			for (int c = 0; c < e->nnested; c++)
-				total += shf_builder_bytes(&e->builders[c]);
-		}
-	}
-	*n = i;
-	return SHF_OK;
-}
-
-/* Counts NULLs and variable-width bytes of the first n rows. */
-static void
-plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
-{
-	for (int c = 0; c < e->ncolumns; c++)
-	{
-		e->columns[c].null_count = 0;
-		e->columns[c].var_bytes = 0;
-	}
-	for (uint32_t base = 0; base < n; base += SUB_BATCH)
-	{
-		const uint32_t *order = rows->order + base;
-		uint32_t	count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
-		uint32_t	known = n - base + rows->ahead;	/* valid entries from here on */
-
-		for (uint32_t i = 0; i < count && i + PREFETCH_ROWS < known; i++)
-			prefetch_row(e, shf_row_at(rows->arena, order[i + PREFETCH_ROWS]));
-
-		for (int c = 0; c < e->ncolumns; c++)
-		{
-			ShfEncodeColumn *col = &e->columns[c];
-
-			if (rows->nulls[col->field / 32] >> (col->field % 32) & 1)
-			{
-				const uint8_t *at = rows->arena + col->null_byte;
-				uint32_t	nulls = 0;
-
-				for (uint32_t i = 0; i < count; i++)
-					nulls += at[(size_t) order[i] * 8] >> col->null_bit & 1;
-				col->null_count += nulls;
-			}
-			if (col->gather == SHF_GATHER_VAR)
-			{
-				const uint8_t *at = rows->arena + col->slot + 4;
-				uint64_t	bytes = 0;
-
-				for (uint32_t i = 0; i < count; i++)
-				{
-					uint32_t	len;
-
-					memcpy(&len, at + (size_t) order[i] * 8, sizeof(len));
-					bytes += len;
-				}
-				col->var_bytes += bytes;
-			}
-		}
-	}
-}
-
-/* ---------------------------------------------------------------- layout */
-
-static inline void
-place(ShfSpan *span, uint64_t *at, uint64_t length)
-{
-	span->offset = (int64_t) *at;
-	span->length = (int64_t) length;
-	*at += shf_pad8(length);
-}
-
-/* Fills nodes and spans for n rows; returns the bytes of the body. */
-static uint64_t
-layout(ShfArrowEncoder *e, uint32_t n)
-{
-	uint64_t	at = 0;
-
-	for (int c = 0; c < e->ncolumns; c++)
-	{
-		ShfEncodeColumn *col = &e->columns[c];
-		int64_t    *node = e->nodes + 2 * col->node;
-		ShfSpan    *span = e->spans + col->buffer;
-
-		if (col->gather == SHF_GATHER_NESTED)
-		{
-			const uint8_t **source = e->sources + col->buffer;
-			ShfSpan    *end = span;
-
-			shf_builder_list(col->nested, &node, &end, &source);
-			for (; span < end; span++)
-				place(span, &at, (uint64_t) span->length);
-			continue;
-		}
-		node[0] = n;
-		node[1] = col->null_count;
-		place(span++, &at, col->null_count > 0 ? (n + 7) / 8 : 0);
-		switch (col->gather)
-		{
-			case SHF_GATHER_VAR:
-				place(span++, &at, 4 * ((uint64_t) n + 1));
-				place(span, &at, col->var_bytes);
-				break;
-			case SHF_GATHER_BOOL:
-				place(span, &at, (n + 7) / 8);
-				break;
-			default:
-				place(span, &at, (uint64_t) n * col->width);
-		}
-	}
-	return at;
-}
-
-/* ---------------------------------------------------------------- gather */
-
-/* Bits of n rows: row byte at "at", bit number "bit", inverted or not. */
-static void
-gather_bits(uint8_t *dst, const uint8_t *at, unsigned bit, unsigned flip,
-			const uint32_t *order, uint32_t n)
-{
-	uint32_t	i = 0;
-
-	for (; i + 8 <= n; i += 8)
-	{
-		unsigned	byte = 0;
-
-		for (unsigned b = 0; b < 8; b++)
-			byte |= ((unsigned) (at[(size_t) order[i + b] * 8] >> bit & 1) ^ flip) << b;
-		*dst++ = (uint8_t) byte;
-	}
-	if (i < n)
-	{
-		unsigned	byte = 0;
-
-		for (unsigned b = 0; i + b < n; b++)
-			byte |= ((unsigned) (at[(size_t) order[i + b] * 8] >> bit & 1) ^ flip) << b;
-		*dst = (uint8_t) byte;
-	}
-}
-
-/* One loop per width, so that the copy is a load and a store. */
-#define GATHER_FIXED(width) \
-	do { \
-		for (uint32_t i = 0; i < n; i++) \
-			memcpy(dst + (size_t) i * (width), at + (size_t) order[i] * 8, (width)); \
-	} while (0)
-
-static void
-gather_fixed(const ShfEncodeColumn *col, uint8_t *dst, const uint8_t *at,
-			 const uint32_t *order, uint32_t n)
-{
-	switch (col->gather)
-	{
-		case SHF_GATHER_1:
-			GATHER_FIXED(1);
-			break;
-		case SHF_GATHER_2:
-			GATHER_FIXED(2);
-			break;
-		case SHF_GATHER_4:
-			GATHER_FIXED(4);
-			break;
-		case SHF_GATHER_8:
-			GATHER_FIXED(8);
-			break;
-		case SHF_GATHER_16:
-			GATHER_FIXED(16);
-			break;
-		default:
-			GATHER_FIXED(col->width);
-	}
-}
-
-/*
- * Offsets and bytes of rows base .. base + n - 1.  A value of up to VAR_CHUNK bytes is
- * copied as a whole chunk where the buffer goes on behind it: what is copied too much
- * is overwritten by the next value.  (Behind the last row of the arena there is room
- * to read, see SHF_ROWBUF_SLACK.)
- */
-static void
-gather_var(ShfEncodeColumn *col, uint32_t base, const uint8_t *arena,
-		   const uint32_t *order, uint32_t n)
-{
-	int32_t    *offsets = col->offsets + base;
-	uint8_t    *data = col->data;
-	uint32_t	filled = col->filled;
-	uint32_t	end = (uint32_t) col->var_bytes;
-
-	for (uint32_t i = 0; i < n; i++)
-	{
-		const uint8_t *row = shf_row_at(arena, order[i]);
-		uint32_t	slot[2];
-
-		memcpy(slot, row + col->slot, sizeof(slot));
-		if (slot[1] <= VAR_CHUNK && end - filled >= VAR_CHUNK)
-			memcpy(data + filled, row + slot[0], VAR_CHUNK);
-		else if (slot[1] > 0)
-			memcpy(data + filled, row + slot[0], slot[1]);
-		filled += slot[1];
-		offsets[i + 1] = (int32_t) filled;
-	}
-	col->filled = filled;
-}
-
-/* Fills the body, which layout() has measured. */
-static void
-gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *body)
-{
-	int			nbuffers = e->template.nbuffers;
-
-	/* Padding, and the tails of bitmaps: the last word of each buffer starts as zero. */
-	for (int b = 0; b < nbuffers; b++)
-	{
-		const ShfSpan *span = &e->spans[b];
-
-		if (span->length > 0)
-			memset(body + span->offset + ((span->length - 1) & ~INT64_C(7)), 0, 8);
-	}
-	for (int c = 0; c < e->ncolumns; c++)
-	{
-		ShfEncodeColumn *col = &e->columns[c];
-		const ShfSpan *span = e->spans + col->buffer;
-
-		if (col->gather == SHF_GATHER_NESTED)
-		{
-			int			next = c + 1 < e->ncolumns ? e->columns[c + 1].buffer : nbuffers;
-
-			for (int b = col->buffer; b < next; b++)
-			{
-				if (e->spans[b].length > 0)
-					memcpy(body + e->spans[b].offset, e->sources[b], (size_t) e->spans[b].length);
-			}
-			continue;
-		}
-		col->validity = span[0].length > 0 ? body + span[0].offset : NULL;
-		if (col->gather == SHF_GATHER_VAR)
-		{
-			col->offsets = (int32_t *) (body + span[1].offset);
-			col->offsets[0] = 0;
-			col->filled = 0;
-			col->data = body + span[2].offset;
-		}
-		else
-			col->data = body + span[1].offset;
-	}
-
-	for (uint32_t base = 0; base < n; base += SUB_BATCH)
-	{
-		const uint32_t *order = rows->order + base;
-		uint32_t	count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
-
-		for (int c = 0; c < e->ncolumns; c++)
-		{
-			ShfEncodeColumn *col = &e->columns[c];
-			const uint8_t *at = rows->arena + col->slot;
-
-			if (col->gather == SHF_GATHER_NESTED)
-				continue;
-			if (col->validity != NULL)
-				gather_bits(col->validity + base / 8, rows->arena + col->null_byte, col->null_bit, 1,
-							order, count);
-			if (col->gather == SHF_GATHER_VAR)
-				gather_var(col, base, rows->arena, order, count);
-			else if (col->gather == SHF_GATHER_BOOL)
-				gather_bits(col->data + base / 8, at, 0, 0, order, count);
-			else
-				gather_fixed(col, col->data + (size_t) base * col->width, at, order, count);
-		}
-	}
-}
 
 /* ---------------------------------------------------------------- finish */
 
@@ -499,20 +174,20 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 
 	if (e->nnested > 0)
 	{
-		code = build_nested(e, rows, &n, err);
+		code = shf_arrow_build_nested(e, rows, &n, err);
 		if (code != SHF_OK)
 			return code;
 	}
 	*taken = n;
-	plan(e, rows, n);
-	body_bytes = layout(e, n);
+	shf_arrow_plan(e, rows, n);
+	body_bytes = shf_arrow_layout(e, n);
 
 	if (e->compressor == NULL || body_bytes < SHF_MIN_COMPRESSED_BODY)
 	{
 		code = shf_output_reserve(out, partition, n, e->template.bytes + body_bytes, &message, err);
 		if (code != SHF_OK)
 			return code;
-		gather(e, rows, n, message + e->template.bytes);
+		shf_arrow_gather(e, rows, n, message + e->template.bytes);
 		if (e->nnested > 0)
 			shf_arrow_account(e);
 		return finish_message(e, out, partition, n, message, e->spans, body_bytes, body_bytes,
@@ -522,7 +197,7 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 	code = reserve_scratch(e, body_bytes, err);
 	if (code != SHF_OK)
 		return code;
-	gather(e, rows, n, e->scratch);
+	shf_arrow_gather(e, rows, n, e->scratch);
 	code = shf_output_reserve(out, partition, n, compressed_bound(e), &message, err);
 	if (code == SHF_OK)
 		code = compress_body(e, message + e->template.bytes, &stored_bytes, err);

@@ -3,7 +3,8 @@
  *	  The block encoder: packed rows in, one message out.
  *
  * The writer knows an encoder by ShfEncoderOps only.  The Arrow encoder is spread over
- * encode.c (blocks of packed rows) and encode_large.c (rows above block_bytes).
+ * encode.c and gather.c (blocks of packed rows) and encode_large.c (rows above
+ * block_bytes).
  */
 #ifndef SHF_ENCODE_H
 #define SHF_ENCODE_H
@@ -50,7 +51,7 @@ extern uint64_t shf_arrow_max_message(const ShfSchema *schema, const ShfWriterOp
 extern uint64_t shf_arrow_encoder_memory(const ShfSchema *schema);
 extern uint64_t shf_arrow_growing_memory(const ShfSchema *schema, const ShfWriterOptions *options);
 
-/* ------------------------------------------------ private to encode*.c */
+/* ------------------------------------------------ private to the Arrow encoder */
 
 typedef enum ShfGather
 {
@@ -113,6 +114,8 @@ typedef struct ShfArrowEncoder
 	const uint8_t **sources;	/* [nbuffers] */
 	ShfSpan    *stored;			/* [nbuffers] the same after compression */
 
+	const uint32_t *prefetched;	/* order entries before this one are asked for */
+
 	uint8_t    *scratch;		/* uncompressed body; codec only */
 	size_t		scratch_cap;
 	size_t		scratch_normal;
@@ -133,6 +136,18 @@ shf_pad8(uint64_t n)
 /* Bodies shorter than this are written plain. */
 #define SHF_MIN_COMPRESSED_BODY	4096
 
+/*
+ * gather.c: builds the nested columns of the first *n rows (fewer than rows->n if they
+ * get too large); counts NULLs and bytes of the first n; fills nodes and spans and
+ * returns the bytes of the body; fills the body.
+ */
+extern ShfCode shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n,
+									  ShfError *err);
+extern void shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n);
+extern uint64_t shf_arrow_layout(ShfArrowEncoder *e, uint32_t n);
+extern void shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *body);
+
+/* encode_large.c */
 extern ShfCode shf_arrow_large_row(ShfEncoder *e, ShfOutput *out, uint32_t partition,
 								   const ShfRow *row, ShfError *err);
 extern void shf_arrow_account(ShfArrowEncoder *e);

@@ -70,26 +70,34 @@ shf_rowbuf_release(ShfRowBuf *rb)
 	memset(rb, 0, sizeof(*rb));
 }
 
-/* memcpy for values that are mostly a few bytes long: no call for up to 32. */
+/*
+ * memcpy for values that are mostly a few bytes long and whose lengths no branch
+ * predictor can guess: all from 4 to 16 bytes take the same path, four overlapping
+ * pieces of which some coincide.
+ */
 static inline void
 copy_short(uint8_t *dst, const uint8_t *src, size_t len)
 {
-	if (len > 32)
+	if (len - 4 <= 12)
+	{
+		size_t		inner = len / 8 * 4;
+		uint32_t	piece[4];
+
+		memcpy(&piece[0], src, 4);
+		memcpy(&piece[1], src + inner, 4);
+		memcpy(&piece[2], src + len - 4 - inner, 4);
+		memcpy(&piece[3], src + len - 4, 4);
+		memcpy(dst, &piece[0], 4);
+		memcpy(dst + inner, &piece[1], 4);
+		memcpy(dst + len - 4 - inner, &piece[2], 4);
+		memcpy(dst + len - 4, &piece[3], 4);
+	}
+	else if (len > 32)
 		memcpy(dst, src, len);
-	else if (len >= 16)
+	else if (len > 16)
 	{
 		memcpy(dst, src, 16);
 		memcpy(dst + len - 16, src + len - 16, 16);
-	}
-	else if (len >= 8)
-	{
-		memcpy(dst, src, 8);
-		memcpy(dst + len - 8, src + len - 8, 8);
-	}
-	else if (len >= 4)
-	{
-		memcpy(dst, src, 4);
-		memcpy(dst + len - 4, src + len - 4, 4);
 	}
 	else if (len > 0)
 	{
@@ -99,56 +107,74 @@ copy_short(uint8_t *dst, const uint8_t *src, size_t len)
 	}
 }
 
+/*
+ * Everything is read before anything is written: stores through byte pointers may
+ * alias the structs, and what was not kept in a variable would be read again.
+ */
 ShfAppend
 shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 {
 	const ShfRowLayout *layout = rb->layout;
-	uint8_t    *dst = rb->region + rb->used;
-	uint64_t	total = layout->fixed_bytes;
+	const uint32_t *var_slot = layout->var_slot;
+	const ShfBytes *var = row->var;
+	const int	nvar = layout->nvar;
+	const int	null_words = rb->null_words;
+	const uint32_t fixed_bytes = layout->fixed_bytes;
+	const uint32_t null_offset = layout->null_offset;
+	const size_t used = rb->used;
+	const size_t usable = rb->usable;
+	const uint32_t nrows = rb->nrows;
+	uint32_t   *nulls = rb->nulls;
+	uint32_t   *tag = rb->tags - 1 - (size_t) nrows;
+	uint32_t   *count = rb->counts + partition;
+	uint8_t    *region = rb->region;
+	uint8_t    *dst = region + used;
+	size_t		free_after;		/* without this row's bytes, with the overhead of the next */
+	uint64_t	total = fixed_bytes;
 	uint32_t	bytes;
-	uint32_t	units;
-	uint32_t	at;
+	uint32_t	at = fixed_bytes;
 
-	for (int i = 0; i < layout->nvar; i++)
-		total += row->var[i].len;
+	for (int i = 0; i < nvar; i++)
+		total += var[i].len;
 	total = (total + 7) & ~UINT64_C(7);
 	if (total > rb->max_row)
 		return SHF_APPEND_LARGE;
-	if (rb->used + total + SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1) > rb->usable)
+	if (used + total + SHF_ROW_OVERHEAD * ((uint64_t) nrows + 1) > usable)
 		return SHF_APPEND_FULL;
+	free_after = usable - used - SHF_ROW_OVERHEAD * ((size_t) nrows + 1);
 	bytes = (uint32_t) total;
 
-	if (row->fixed != dst)
-		memcpy(dst, row->fixed, layout->fixed_bytes);
-	memcpy(dst, &bytes, sizeof(bytes));
-	at = layout->fixed_bytes;
-	for (int i = 0; i < layout->nvar; i++)
-	{
-		uint32_t	len = (uint32_t) row->var[i].len;
-		uint64_t	slot = at | (uint64_t) len << 32;
+	rb->used = used + bytes;
+	rb->nrows = nrows + 1;
+	if (bytes > rb->max_row_bytes)
+		rb->max_row_bytes = bytes;
+	(*count)++;
+	*tag = partition << SHF_TAG_UNIT_BITS |
+		(bytes / 8 < 1u << SHF_TAG_UNIT_BITS ? bytes / 8 : 0);
 
-		memcpy(dst + layout->var_slot[i], &slot, sizeof(slot));
-		copy_short(dst + at, row->var[i].data, len);
-		at += len;
-	}
-	for (int i = 0; i < rb->null_words; i++)
+	/* As shf_rowbuf_next() would say. */
+	if (row->fixed != dst)
+		memcpy(dst, row->fixed, fixed_bytes);
+	row->fixed = free_after >= bytes + fixed_bytes + SHF_ROW_OVERHEAD ? dst + bytes : rb->staging;
+
+	memcpy(dst, &bytes, sizeof(bytes));
+	for (int i = 0; i < null_words; i++)
 	{
 		uint32_t	word;
 
-		memcpy(&word, dst + layout->null_offset + 4 * i, sizeof(word));
-		rb->nulls[i] |= word;
+		memcpy(&word, dst + null_offset + 4 * i, sizeof(word));
+		nulls[i] |= word;
 	}
+	for (int i = 0; i < nvar; i++)
+	{
+		const uint8_t *src = var[i].data;
+		const size_t len = var[i].len;
+		uint64_t	slot = at | (uint64_t) len << 32;
 
-	units = bytes / 8;
-	if (units >= 1u << SHF_TAG_UNIT_BITS)
-		units = 0;
-	rb->tags[-1 - (int64_t) rb->nrows] = partition << SHF_TAG_UNIT_BITS | units;
-	rb->counts[partition]++;
-	rb->nrows++;
-	rb->used += bytes;
-	if (bytes > rb->max_row_bytes)
-		rb->max_row_bytes = bytes;
-	row->fixed = shf_rowbuf_next(rb);
+		memcpy(dst + var_slot[i], &slot, sizeof(slot));
+		copy_short(dst + at, src, len);
+		at += (uint32_t) len;
+	}
 	return SHF_APPENDED;
 }
 
@@ -344,11 +370,15 @@ shf_rowbuf_compact(ShfRowBuf *rb, const ShfRetain *retain)
 ShfRows
 shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition)
 {
-	ShfRows		rows = {rb->region, NULL, 0, 0, rb->nulls};
 	uint32_t   *order = rb->tags - 2 * (size_t) rb->nrows;
+	ShfRows		rows = {
+		.arena = rb->region,
+		.order = order,
+		.row_bytes = rb->max_row_bytes,
+		.nulls = rb->nulls,
+	};
 	size_t		at = 0;
 
-	rows.order = order;
 	if (rb->counts[partition] == 0)
 		return rows;
 	for (uint32_t i = 0; i < rb->nrows; i++)

@@ -60,6 +60,7 @@ typedef struct ShfRows
 	const uint32_t *order;		/* offsets from arena in units of 8 bytes */
 	uint32_t	n;
 	uint32_t	ahead;			/* valid entries behind them, for prefetching */
+	uint32_t	row_bytes;		/* of an average row */
 	const uint32_t *nulls;		/* a clear bit: no row has a NULL in this column */
 } ShfRows;
 

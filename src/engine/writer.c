@@ -254,6 +254,7 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 			.order = order + start,
 			.n = end - start,
 			.ahead = total - end,
+			.row_bytes = (uint32_t) (rb->used / rb->nrows),
 			.nulls = rb->nulls,
 		};
 

@@ -2,7 +2,7 @@
  * engine.c
  *	  Benchmark of the engine's write side, no server needed:
  *
- *		  make -C test/engine bench; or build/bench_engine [repetitions [partitions]]
+ *		  make -C test/engine bench; or build/bench [repetitions [partitions [rows]]]
  *
  * Rows of four columns (int32, utf8 of 4 to 17 bytes with every 10th NULL, date32,
  * decimal128(11,2)) in random partition order go through the whole writer, without
@@ -150,7 +150,8 @@ finish(ShfWriter *w)
 
 /* A memory limit with which a run has about nrows rows. */
 static uint64_t
-limit_for_runs_of(const Row *rows, const uint32_t *partition, uint32_t nrows, uint32_t partitions)
+limit_for_runs_of(const Row *rows, const uint32_t *partition, uint32_t nrows,
+				  uint32_t partitions)
 {
 	uint64_t	limit = (uint64_t) 16 << 20;
 
@@ -266,9 +267,14 @@ int
 main(int argc, char **argv)
 {
 	int			repetitions = argc > 1 ? atoi(argv[1]) : 21;
+	uint32_t	only = argc > 2 ? (uint32_t) atoi(argv[2]) : 0;
 
-	bench(81920, argc > 2 ? (uint32_t) atoi(argv[2]) : 0, repetitions);
-	if (argc <= 2)
-		bench(2000000, 0, repetitions < 5 ? repetitions : 5);
+	if (argc > 3)
+		bench((uint32_t) atoi(argv[3]), only, repetitions);
+	else
+	{
+		bench(81920, only, repetitions);
+		bench(2000000, only, repetitions < 5 ? repetitions : 5);
+	}
 	return 0;
 }
