@@ -28,6 +28,7 @@ finish_message(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, uint32_t 
 			   bool compressed, ShfError *err)
 {
 	const ShfTemplate *t = &e->template;
+	const size_t nodes_end = t->nodes + 16 * (size_t) t->nnodes;
 	ShfBlock	block = {
 		.partition = partition,
 		.rows = n,
@@ -36,10 +37,10 @@ finish_message(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, uint32_t 
 		.message_bytes = t->bytes + body_bytes,
 	};
 
+	/* Constant part, nodes, the count of buffers, buffers. */
 	memcpy(message, t->data, t->nodes);
-	memcpy(message + t->nodes, e->nodes, 16 * (size_t) t->nnodes);
-	memcpy(message + t->nodes + 16 * (size_t) t->nnodes, t->data + t->nodes + 16 * (size_t) t->nnodes,
-		   t->buffers - t->nodes - 16 * (size_t) t->nnodes);
+	memcpy(message + t->nodes, e->nodes, nodes_end - t->nodes);
+	memcpy(message + nodes_end, t->data + nodes_end, t->buffers - nodes_end);
 	memcpy(message + t->buffers, spans, sizeof(ShfSpan) * (size_t) t->nbuffers);
 	shf_template_patch(message, partition, n, body_bytes, compressed);
 	shf_template_set_crc(message, shf_crc32c(0, message + 8, t->bytes - 8 + body_bytes));

@@ -58,7 +58,9 @@ emit_compressed(LargeRow *lr, int b, ShfError *err)
 	if (len >= STREAM_MIN_INPUT)
 	{
 		code = emit_body(lr, &prefix, sizeof(prefix), err);
-		return code == SHF_OK ? shf_compress_stream(e->compressor, src, len, emit_body, lr, err) : code;
+		if (code == SHF_OK)
+			code = shf_compress_stream(e->compressor, src, len, emit_body, lr, err);
+		return code;
 	}
 	if (e->raw_forbidden[b])
 	{

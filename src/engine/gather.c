@@ -342,8 +342,8 @@ shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *b
 			if (col->gather == SHF_GATHER_NESTED)
 				continue;
 			if (col->validity != NULL)
-				gather_bits(col->validity + base / 8, rows->arena + col->null_byte, col->null_bit, 1,
-							order, count);
+				gather_bits(col->validity + base / 8, rows->arena + col->null_byte, col->null_bit,
+							1, order, count);
 			if (col->gather == SHF_GATHER_VAR)
 				gather_var(col, base, rows->arena, order, count);
 			else if (col->gather == SHF_GATHER_BOOL)

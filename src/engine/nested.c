@@ -112,7 +112,8 @@ append_validity(ShfBuilder *b, bool valid, ShfError *err)
 {
 	if (b->length == INT32_MAX)
 		return shf_error(err, SHF_ERR_LIMIT,
-						 "a value of column \"%s\" has more than %d elements", b->column, INT32_MAX);
+						 "a value of column \"%s\" has more than %d elements",
+						 b->column, INT32_MAX);
 	if (b->null_count == 0)
 	{
 		if (valid)

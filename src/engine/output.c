@@ -42,8 +42,10 @@ shf_format(const char *fmt,...)
 static ShfCode
 write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 {
+	if (len == 0)
+		return SHF_OK;
 	if (out->options->layout == SHF_LAYOUT_STREAM)
-		return len > 0 ? out->options->write_stream(out->options->write_arg, data, len, err) : SHF_OK;
+		return out->options->write_stream(out->options->write_arg, data, len, err);
 
 	while (len > 0)
 	{

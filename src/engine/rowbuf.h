@@ -111,7 +111,9 @@ extern uint64_t shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t par
 static inline uint8_t *
 shf_rowbuf_next(const ShfRowBuf *rb)
 {
-	if (rb->used + rb->layout->fixed_bytes + SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1) <= rb->usable)
+	uint64_t	overhead = SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1);
+
+	if (rb->used + rb->layout->fixed_bytes + overhead <= rb->usable)
 		return rb->region + rb->used;
 	return rb->staging;
 }

@@ -149,7 +149,7 @@ extern void shf_schema_release(ShfSchema *schema);
 /* Widths, precisions, child counts, nesting, name encoding. */
 extern ShfCode shf_schema_check(const ShfSchema *schema, ShfError *err);
 
-/* Same fields, recursively, with the same field metadata?  Schema-level metadata is not compared. */
+/* Same fields, recursively, and field metadata?  Schema-level metadata is not compared. */
 extern bool shf_schema_equal(const ShfSchema *a, const ShfSchema *b);
 
 /* Is this well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF)? */
@@ -237,7 +237,7 @@ typedef enum ShfLayoutKind
 #define SHF_MAX_PARTITION_FILES		4096	/* partitions of SHF_LAYOUT_PARTITION_FILES */
 #define SHF_SEGMENT_ROLL_BYTES		(UINT64_C(1) << 30) /* a log segment ends near here */
 #define SHF_SEGMENT_MAX_EXTENTS		500000
-#define SHF_SEGMENT_MAX_ROWS		(UINT64_C(1) << 27) /* hard: PostgreSQL row numbers have 27 bits */
+#define SHF_SEGMENT_MAX_ROWS		(UINT64_C(1) << 27) /* hard: row numbers have 27 bits */
 
 typedef struct ShfWriterOptions
 {
@@ -308,7 +308,7 @@ typedef struct ShfMetrics
 
 typedef struct ShfWriter ShfWriter;
 
-/* The least memory_limit this schema and these options work with, in bytes; 0 if they are invalid. */
+/* The least memory_limit, in bytes, for this schema and these options; 0 if they are invalid. */
 extern uint64_t shf_writer_min_memory(const ShfSchema *schema, const ShfWriterOptions *options);
 
 /* Copies schema and options.  Creates no file before the first block. */
@@ -415,7 +415,8 @@ extern ShfCode shf_verify_file(const char *path, const uint8_t *id, const ShfExt
 /* ---------------------------------------------------------------- streams */
 
 /* The encapsulated Schema message that starts an Arrow IPC stream; free() the result. */
-extern ShfCode shf_stream_schema(const ShfSchema *schema, void **message, size_t *len, ShfError *err);
+extern ShfCode shf_stream_schema(const ShfSchema *schema, void **message, size_t *len,
+								 ShfError *err);
 
 /* What ends a stream. */
 extern const uint8_t shf_stream_end[8];

@@ -323,7 +323,8 @@ check_options(const ShfWriterOptions *options, ShfError *err)
 	if (code == SHF_OK)
 		code = check_range(err, "block_bytes", options->block_bytes, 1, MAX_BLOCK_BYTES);
 	if (code == SHF_OK)
-		code = check_range(err, "write_buffer_size", options->write_buffer_size, 1, MAX_WRITE_BUFFER);
+		code = check_range(err, "write_buffer_size", options->write_buffer_size, 1,
+						   MAX_WRITE_BUFFER);
 	if (code != SHF_OK)
 		return code;
 	if (options->layout == SHF_LAYOUT_STREAM)
@@ -488,8 +489,8 @@ shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 	if (w->busy || w->finished)
 		return not_usable(w, err);
 	if (partition >= w->options.partitions)
-		return shf_error(err, SHF_ERR_INVALID, "partition %u is not below the number of partitions, %u",
-						 partition, w->options.partitions);
+		return shf_error(err, SHF_ERR_INVALID,
+						 "partition %u is not below the number of partitions, %u", partition, w->options.partitions);
 	w->rows++;
 	outcome = shf_rowbuf_append(&w->rowbuf, partition, &w->row);
 	if (outcome == SHF_APPENDED)

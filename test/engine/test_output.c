@@ -320,7 +320,8 @@ test_bounded_descriptors(void)
 static void
 test_most_partition_files(void)
 {
-	Case		c = new_case(&sample_key, SHF_LAYOUT_PARTITION_FILES, SHF_MAX_PARTITION_FILES, 20000);
+	Case		c = new_case(&sample_key, SHF_LAYOUT_PARTITION_FILES, SHF_MAX_PARTITION_FILES,
+							 20000);
 
 	c.options.max_open_files = 8;
 	check_case(&c);

@@ -158,7 +158,8 @@ test_wide_schema(void)
 		CHECK_OK(shf_writer_append(w, 0, &err));
 	}
 	CHECK_OK(shf_writer_finish(w, &segments, &nsegments, &err));
-	CHECK_OK(shf_verify_file(segment_file(&c, segments, 0), segments->id, segments->extents, 1, &err));
+	CHECK_OK(shf_verify_file(segment_file(&c, segments, 0), segments->id, segments->extents, 1,
+							 &err));
 	CHECK_OK(shf_reader_open(&reader, segment_file(&c, segments, 0), &err));
 	CHECK_OK(shf_batch_create(&batch, &schema, &err));
 	CHECK_OK(shf_reader_block(reader, batch, segments->extents[0].offset,
@@ -406,7 +407,8 @@ static void
 test_value_too_long(void)
 {
 	size_t		len = (size_t) INT32_MAX + 1;
-	void	   *data = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void	   *data = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+							-1, 0);
 	Case		c = new_case(&sample_small, SHF_LAYOUT_LOG, 1, 0);
 	ShfRow	   *row;
 

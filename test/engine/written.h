@@ -242,7 +242,8 @@ check_segment(Case *c, const ShfSegment *segment)
 		if (!is_log)
 		{
 			CHECK_INT(e->first_row, rows);
-			CHECK_OK(shf_verify_file(segment_file(c, segment, e->partition), segment->id, e, 1, &err));
+			CHECK_OK(shf_verify_file(segment_file(c, segment, e->partition), segment->id, e, 1,
+									 &err));
 			CHECK_INT(stat(segment_file(c, segment, e->partition), &st), 0);
 			bytes += (uint64_t) st.st_size;
 		}
