@@ -238,7 +238,8 @@ shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents)
 		elog(ERROR, "segment with %d extents", row->nextents);
 
 	rel = table_open(ids.table, RowExclusiveLock);
-	row->number = draw_number(rel, &row->storage);
+	if (row->number < 0)
+		row->number = draw_number(rel, &row->storage);
 
 	stored = palloc(VARHDRSZ + extent_bytes);
 	SET_VARSIZE(stored, VARHDRSZ + extent_bytes);

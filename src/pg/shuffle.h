@@ -311,8 +311,9 @@ extern Oid	shuffle_catalog_relid(const char *name);
 extern bool shuffle_extension_exists(void);
 
 /*
- * Publishes a segment: draws a number, inserts the row with the current command id.
- * The caller does CommandCounterIncrement.
+ * Publishes a segment: inserts the row with the current command id, with row->number if
+ * that is not negative and with a new number otherwise.  The caller does
+ * CommandCounterIncrement.
  */
 extern void shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents);
 
@@ -370,11 +371,41 @@ extern ShuffleWriter *shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryC
 /* Routes and stores one row; values indexed by attribute number - 1. */
 extern void shuffle_writer_put(ShuffleWriter *writer, const Datum *values, const bool *isnull);
 
+/* Stores one row in a partition that is known. */
+extern void shuffle_writer_put_into(ShuffleWriter *writer, uint32 partition,
+									const Datum *values, const bool *isnull);
+
 /* Completes the files.  The array lives as long as the writer. */
 extern const ShfSegment *shuffle_writer_end(ShuffleWriter *writer, int *nsegments);
 
 /* Frees the writer and all its memory before its context does. */
 extern void shuffle_writer_free(ShuffleWriter *writer);
+
+/* ------------------------------------------------------------ publish.c */
+
+/* Where the segments of one write go. */
+typedef struct ShufflePlace
+{
+	ShuffleStorage storage;
+	char	   *root;
+	char	   *dir;
+	char	   *prefix;			/* of the names of its files */
+	bool		sync;			/* the setting may change while the write runs */
+} ShufflePlace;
+
+/* From here on an abort of the current subtransaction removes the files. */
+extern void shuffle_place_prepare(ShufflePlace *place, Relation rel);
+
+/* What ShuffleWriteSpec calls path. */
+extern char *shuffle_place_path(const ShufflePlace *place, uint32 writer);
+
+/*
+ * Inserts the catalog row of a finished segment.  routing is options as text with
+ * attnums; number is the segment's, or -1 for a new one.
+ */
+extern void shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options,
+							const char *routing, uint32 writer, const ShfSegment *segment,
+							int32 number);
 
 /* ------------------------------------------------------------ job.c, sink.c, query.c, target.c: write.h */
 

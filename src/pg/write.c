@@ -9,7 +9,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -45,16 +44,6 @@ typedef struct WriteTotals
 	int			nwriters;		/* that wrote anything */
 } WriteTotals;
 
-/* Where the files of this call go. */
-typedef struct WritePlace
-{
-	ShuffleStorage storage;
-	char	   *root;
-	char	   *dir;
-	char	   *prefix;
-	bool		sync;			/* the setting may change while the query runs */
-} WritePlace;
-
 /* Bounds by the query's data where none are known; keys count query columns there. */
 static void
 estimate_bounds(ShuffleOptions *options, const ShuffleQuery *query, const ShuffleTarget *target)
@@ -82,34 +71,10 @@ estimate_bounds(ShuffleOptions *options, const ShuffleQuery *query, const Shuffl
 	options->bounds = estimate.bounds;
 }
 
-/*
- * From here on an abort of this subtransaction removes the files.  Assigns the
- * transaction id, which cannot be done once workers run.
- */
-static WritePlace
-prepare_place(Relation rel)
-{
-	FullTransactionId fxid = GetTopFullTransactionId();
-	WritePlace	place;
-	uint64		nonce;
-
-	if (!pg_strong_random(&nonce, sizeof(nonce)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random number")));
-	place.storage = shuffle_storage_of(rel);
-	place.sync = shuffle_setting_sync;
-	place.root = shuffle_root();
-	place.dir = shuffle_storage_prepare(&place.storage);
-	place.prefix = shuffle_job_prefix(fxid, GetCurrentSubTransactionId(), nonce);
-	shuffle_xact_own_files(place.dir, place.prefix);
-	return place;
-}
-
 /* Lets the sinks write the query's rows; returns their summary or NULL. */
 static bytea *
 run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *options,
-		const WritePlace *place)
+		const ShufflePlace *place)
 {
 	TupleDesc	desc = RelationGetDescr(target->dest);
 	TupleDesc	table = RelationGetDescr(target->rel);
@@ -178,7 +143,7 @@ add_segment(WriteTotals *totals, const ShfSegment *segment)
 /* One catalog row for each segment, in the caller's transaction. */
 static void
 publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOptions *options,
-				 const WritePlace *place, WriteTotals *totals)
+				 const ShufflePlace *place, WriteTotals *totals)
 {
 	char	   *routing = shuffle_options_format(options, true);
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shuffle segment",
@@ -192,7 +157,6 @@ publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOption
 	for (;;)
 	{
 		const ShfSegment *segment = &summary.segment;
-		ShuffleSegmentRow row = {0};
 		MemoryContext old = MemoryContextSwitchTo(context);
 
 		if (!shuffle_summary_next(result, &position, &summary))
@@ -200,23 +164,7 @@ publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOption
 			MemoryContextSwitchTo(old);
 			break;
 		}
-		row.storage = place->storage;
-		row.layout = segment->layout;
-		row.partitions = options->partitions;
-		row.routing = routing;
-		row.root = place->root;
-		row.name = psprintf("%s-%x-%u", place->prefix, summary.writer, segment->number);
-		memcpy(row.id, segment->id, sizeof(row.id));
-		row.rows = segment->rows;
-		row.bytes = segment->bytes;
-		row.raw_bytes = segment->raw_bytes;
-		row.blocks = segment->blocks;
-		row.files = segment->files;
-		row.nextents = segment->nextents;
-
-		if (segment->layout == SHF_LAYOUT_PARTITION_FILES && place->sync)
-			shuffle_fsync_dir(psprintf("%s/%s", place->dir, row.name));
-		shuffle_catalog_insert(&row, segment->extents);
+		shuffle_publish(place, options, routing, summary.writer, segment, -1);
 		add_segment(totals, segment);
 		if (last_writer != summary.writer)
 			totals->nwriters++;
@@ -296,7 +244,7 @@ shuffle_write(PG_FUNCTION_ARGS)
 	ShuffleTarget *target;
 	ShuffleOptions *options;
 	TupleDesc	desc;
-	WritePlace	place;
+	ShufflePlace	place;
 	WriteTotals totals = {0};
 	bytea	   *result;
 
@@ -324,7 +272,7 @@ shuffle_write(PG_FUNCTION_ARGS)
 	(void) shuffle_typemap_create(desc, options->types, options->null_unrepresentable);
 
 	shuffle_target_prepare(target, query->desc, options);
-	place = prepare_place(target->dest);
+	shuffle_place_prepare(&place, target->dest);
 	result = run_job(query, target, options, &place);
 
 	totals.npartitions = options->partitions;

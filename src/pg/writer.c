@@ -135,7 +135,14 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 void
 shuffle_writer_put(ShuffleWriter *writer, const Datum *values, const bool *isnull)
 {
-	uint32		partition = shuffle_route(writer->router, values, isnull);
+	shuffle_writer_put_into(writer, shuffle_route(writer->router, values, isnull), values,
+							isnull);
+}
+
+void
+shuffle_writer_put_into(ShuffleWriter *writer, uint32 partition, const Datum *values,
+						const bool *isnull)
+{
 	ShfError	err;
 
 	shuffle_pack_row(writer->map, writer->layout, shf_writer_row(writer->engine), values, isnull);
