@@ -168,13 +168,11 @@ fetch_headers() {
   local dir=$WORK/headers/$1 release=$2 site
   local key=/usr/share/keyrings/debian-archive-keyring.gpg
   mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
-  # shellcheck disable=SC2016 # apt expands
-  site=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 2>/dev/null | head -n 1)
-  site=${site:-http://deb.debian.org/debian/}
+  site=$(debian_mirror) || return 1
   {
     echo "deb [signed-by=$key] $site $release main"
     [ "$release" = testing ] ||
-      echo "deb [signed-by=$key] ${site%debian/}debian-security/ $release-security main"
+      echo "deb [signed-by=$key] ${site%/*}/debian-security $release-security main"
   } >"$dir/sources.list"
   local apt=(-o "Dir::Etc::SourceList=$dir/sources.list" -o Dir::Etc::SourceParts=/nonexistent
     -o "Dir::State::Lists=$dir/lists" -o "Dir::Cache=$dir/cache" -o Dir::State::status=/dev/null

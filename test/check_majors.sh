@@ -12,14 +12,13 @@ SUITES=${SUITES:-compile,regress,isolation,tap}
 
 need_packages debootstrap util-linux
 make_work
-# shellcheck disable=SC2016 # apt expands
-SITE=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 2>/dev/null | head -n 1)
+SITE=$(debian_mirror) || die "apt knows no Debian mirror"
 PASSED=0 FAILED=0 SKIPPED=0
 for pair; do
   release=${pair%%:*} major=${pair##*:}
   root=$WORK/$release
   title "PostgreSQL $major on Debian $release"
-  if ! debootstrap --variant=minbase "$release" "$root" "${SITE:-http://deb.debian.org/debian/}" \
+  if ! debootstrap --variant=minbase "$release" "$root" "$SITE" \
     >"$WORK/log/debootstrap_$release" 2>&1; then
     tail -n 5 "$WORK/log/debootstrap_$release"
     say "FAIL  no Debian $release could be set up"

@@ -100,6 +100,15 @@ need_packages() {
     fi' sh "${missing[@]}" </dev/null || die "could not install ${missing[*]}"
 }
 
+# The Debian mirror that apt is set up with, without trailing slash; fails if there is none.
+debian_mirror() {
+  local site
+  # shellcheck disable=SC2016 # apt expands
+  site=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 2>/dev/null | head -n 1)
+  echo "${site%/}"
+  [ -n "$site" ]
+}
+
 # ------------------------------------------------------------------ a directory of our own
 
 WORK=''
