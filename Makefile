@@ -56,6 +56,7 @@ PG_OBJS = \
 	src/pg/query.o \
 	src/pg/read_block.o \
 	src/pg/read_state.o \
+	src/pg/rewrite.o \
 	src/pg/route.o \
 	src/pg/scan.o \
 	src/pg/sink.o \

@@ -19,6 +19,7 @@
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/parallel.h"
+#include "access/relscan.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
@@ -437,10 +438,11 @@ shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot sn
 }
 
 void
-shuffle_catalog_versions(ShuffleVersionVisitor visit, void *arg)
+shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit, void *arg)
 {
 	Relation	rel;
-	TableScanDesc scan;
+	ScanKeyData keys[3];
+	SysScanDesc scan;
 	HeapTuple	tuple;
 	TransactionId horizon;
 	MemoryContext cxt;
@@ -449,13 +451,16 @@ shuffle_catalog_versions(ShuffleVersionVisitor visit, void *arg)
 	rel = table_open(ids.table, AccessShareLock);
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle segment version",
 								ALLOCSET_SMALL_SIZES);
+	if (storage != NULL)
+		storage_keys(keys, storage, 0);
 
 	/* Taken once, before the first row: it only ever moves forward. */
 	horizon = GetOldestNonRemovableTransactionId(rel);
-	scan = table_beginscan_strat(rel, SnapshotAny, 0, NULL, true, false);
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	scan = systable_beginscan(rel, ids.pkey, storage != NULL, SnapshotAny,
+							  storage != NULL ? 2 : 0, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		Buffer		buffer = ((HeapScanDesc) scan)->rs_cbuf;
+		Buffer		buffer = ((BufferHeapTupleTableSlot *) scan->slot)->buffer;
 		HTSV_Result state;
 
 		CHECK_FOR_INTERRUPTS();
@@ -475,7 +480,7 @@ shuffle_catalog_versions(ShuffleVersionVisitor visit, void *arg)
 			MemoryContextReset(cxt);
 		}
 	}
-	table_endscan(scan);
+	systable_endscan(scan);
 	MemoryContextDelete(cxt);
 	table_close(rel, AccessShareLock);
 }

@@ -39,12 +39,13 @@ enum
 extern List *shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot);
 
 /*
- * Calls visit for every row version of shuffle_segment that some snapshot, now or
- * later, might see: all but the surely dead.  row is valid during the call only and has
- * no extents.  For the sweep.
+ * Calls visit for every row version of shuffle_segment, or of those of one storage if it
+ * is not NULL, that some snapshot, now or later, might see: all but the surely dead.  row
+ * is valid during the call only and has no extents.
  */
 typedef void (*ShuffleVersionVisitor) (const ShuffleSegmentRow *row, void *arg);
 
-extern void shuffle_catalog_versions(ShuffleVersionVisitor visit, void *arg);
+extern void shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit,
+									 void *arg);
 
 #endif							/* SHUFFLE_CATALOG_H */

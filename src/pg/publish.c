@@ -1,6 +1,6 @@
 /*
  * publish.c
- *	  From a relation to the place where its next segments go, and from finished
+ *	  From a storage to the place where its next segments go, and from finished
  *	  segments to rows of the catalog.
  *
  * Whoever writes segments prepares a place first: from then on an abort of the current
@@ -16,7 +16,7 @@
 
 /* Assigns the transaction id, which cannot be done once parallel workers run. */
 void
-shuffle_place_prepare(ShufflePlace *place, Relation rel)
+shuffle_place_prepare(ShufflePlace *place, const ShuffleStorage *storage)
 {
 	FullTransactionId fxid = GetTopFullTransactionId();
 	uint64		nonce;
@@ -25,7 +25,7 @@ shuffle_place_prepare(ShufflePlace *place, Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate a random number")));
-	place->storage = shuffle_storage_of(rel);
+	place->storage = *storage;
 	place->sync = shuffle_setting_sync;
 	place->root = shuffle_root();
 	place->dir = shuffle_storage_prepare(&place->storage);

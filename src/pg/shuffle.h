@@ -394,7 +394,7 @@ typedef struct ShufflePlace
 } ShufflePlace;
 
 /* From here on an abort of the current subtransaction removes the files. */
-extern void shuffle_place_prepare(ShufflePlace *place, Relation rel);
+extern void shuffle_place_prepare(ShufflePlace *place, const ShuffleStorage *storage);
 
 /* What ShuffleWriteSpec calls path. */
 extern char *shuffle_place_path(const ShufflePlace *place, uint32 writer);

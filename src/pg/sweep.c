@@ -209,7 +209,7 @@ collect_roots(SweepState *state, int elevel)
 
 	add_root(state, SHUFFLE_DATA_ROOT);
 	add_root(state, shuffle_root());
-	shuffle_catalog_versions(visit_version_root, state);
+	shuffle_catalog_versions(NULL, visit_version_root, state);
 
 	foreach(lc, state->roots)
 	{
@@ -359,7 +359,7 @@ sweep(int elevel)
 	if (n > 0)
 	{
 		qsort(state.candidates, n, sizeof(Candidate), compare_candidates);
-		shuffle_catalog_versions(visit_version_file, &state);
+		shuffle_catalog_versions(NULL, visit_version_file, &state);
 	}
 
 	/* 4. */

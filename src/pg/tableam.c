@@ -32,6 +32,7 @@
 #include "utils/snapmgr.h"
 
 #include "read_state.h"
+#include "rewrite.h"
 
 static const TableAmRoutine shuffle_methods;
 
@@ -262,9 +263,7 @@ am_relation_nontransactional_truncate(Relation rel)
 static void
 am_relation_copy_data(Relation rel, const RelFileLocator *locator)
 {
-	REFUSE(rel, "cannot move to another tablespace:",
-		   "Create a table in that tablespace and fill it with shuffle_write(), or set "
-		   "shuffle_ext.directory, which says where new files go.");
+	shuffle_copy_data(rel, locator);
 }
 
 static void
@@ -273,9 +272,9 @@ am_relation_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index,
 							 MultiXactId *multi_cutoff, double *num_tuples,
 							 double *tups_vacuumed, double *tups_recently_dead)
 {
-	REFUSE(old_rel, "VACUUM FULL and CLUSTER are not supported for",
-		   "Write the table again with shuffle_write('TABLE the_table', 'the_table', "
-		   "if_exists => 'replace').");
+	/* The cutoffs are right as they are; no row is kept that is dead. */
+	*tups_recently_dead = 0;
+	shuffle_copy_for_cluster(old_rel, new_rel, index, num_tuples, tups_vacuumed);
 }
 
 /*

@@ -244,7 +244,8 @@ shuffle_write(PG_FUNCTION_ARGS)
 	ShuffleTarget *target;
 	ShuffleOptions *options;
 	TupleDesc	desc;
-	ShufflePlace	place;
+	ShufflePlace place;
+	ShuffleStorage storage;
 	WriteTotals totals = {0};
 	bytea	   *result;
 
@@ -272,7 +273,8 @@ shuffle_write(PG_FUNCTION_ARGS)
 	(void) shuffle_typemap_create(desc, options->types, options->null_unrepresentable);
 
 	shuffle_target_prepare(target, query->desc, options);
-	shuffle_place_prepare(&place, target->dest);
+	storage = shuffle_storage_of(target->dest);
+	shuffle_place_prepare(&place, &storage);
 	result = run_job(query, target, options, &place);
 
 	totals.npartitions = options->partitions;
