@@ -56,8 +56,8 @@ peak() {
   local mb limit
   mb=$(as_server python3 "$BUILD/test/bench/peak_rss.py" "$(head -n 1 "$DATA/postmaster.pid")" \
     "$PG_BIN/psql" -X -q -v ON_ERROR_STOP=1 -o /dev/null -c "$2")
-  limit=$(value "SELECT setting::bigint * CASE unit WHEN 'kB' THEN 1 WHEN 'MB' THEN 1024 END / 1024
-    + 64 FROM pg_settings WHERE name = 'shuffle_ext.memory_limit'")
+  limit=$(sql -At -c "LOAD 'shuffle_ext'" -c "SELECT setting::bigint / 1024 + 64
+    FROM pg_settings WHERE name = 'shuffle_ext.memory_limit' AND unit = 'kB'")
   target "RssAnon, $1" "$mb" "$limit" " MB"
 }
 say

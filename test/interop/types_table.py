@@ -285,4 +285,5 @@ EXTENSIONS = {
     "c_uuid": "extension<arrow.uuid>",
     "c_json": "extension<arrow.json>",
     "c_jsonb": "extension<arrow.json>",
+    "c_uuid_list": "list<extension<arrow.uuid>>",
 }
