@@ -179,8 +179,8 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 		if (code != SHF_OK)
 			return code;
 	}
+	shf_arrow_plan(e, rows, &n);
 	*taken = n;
-	shf_arrow_plan(e, rows, n);
 	body_bytes = shf_arrow_layout(e, n);
 
 	if (e->compressor == NULL || body_bytes < SHF_MIN_COMPRESSED_BODY)

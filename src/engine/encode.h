@@ -21,8 +21,8 @@ typedef struct ShfEncoder ShfEncoder;
 typedef struct ShfEncoderOps
 {
 	/*
-	 * Makes one block of rows, or of the first *taken of them (at least one) when
-	 * they turn out too large, and puts it.
+	 * Makes one block of the first *taken rows, at least one and no more than
+	 * block_bytes hold, and puts it.
 	 */
 	ShfCode		(*block) (ShfEncoder *e, ShfOutput *out, uint32_t partition,
 						  const ShfRows *rows, uint32_t *taken, ShfError *err);
@@ -137,13 +137,13 @@ shf_pad8(uint64_t n)
 #define SHF_MIN_COMPRESSED_BODY	4096
 
 /*
- * gather.c: builds the nested columns of the first *n rows (fewer than rows->n if they
- * get too large); counts NULLs and bytes of the first n; fills nodes and spans and
- * returns the bytes of the body; fills the body.
+ * gather.c: builds the nested columns and counts NULLs and bytes of the first *n rows,
+ * or of fewer if block_bytes says so; fills nodes and spans and returns the bytes of
+ * the body; fills the body.
  */
 extern ShfCode shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n,
 									  ShfError *err);
-extern void shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n);
+extern void shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n);
 extern uint64_t shf_arrow_layout(ShfArrowEncoder *e, uint32_t n);
 extern void shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *body);
 

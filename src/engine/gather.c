@@ -10,8 +10,8 @@
 /* Rows per column pass: a multiple of 8 (bitmaps); they should stay in L2 at least. */
 #define SUB_BATCH		256
 
-/* So many rows behind those being gathered are asked for. */
-#define PREFETCH_ROWS	64
+/* So many rows behind those being worked on are asked for. */
+#define PREFETCH_ROWS	128
 
 /* Lines asked for per row at most: longer rows are worth the hardware's prefetcher. */
 #define PREFETCH_LINES	4
@@ -21,40 +21,56 @@
 
 /* ---------------------------------------------------------------- plan */
 
-/* Asks for the rows of some order entries. */
+/*
+ * Asks for the rows up to PREFETCH_ROWS behind these, as far as they are known and not
+ * asked for already: partition order is random access, which no hardware foresees.
+ */
 static inline void
-prefetch_rows(const ShfRows *rows, const uint32_t *order, const uint32_t *end)
+prefetch_rows(ShfArrowEncoder *e, const ShfRows *rows, const uint32_t *order)
 {
+	const uint32_t *known = rows->order + rows->n + rows->ahead;
+	const uint32_t *wanted = order + PREFETCH_ROWS < known ? order + PREFETCH_ROWS : known;
+	const uint32_t *from = e->prefetched;
 	uint32_t	last = rows->row_bytes - 1;
 
+	/* What is left from another run or partition lies outside. */
+	if (from < rows->order || from > known)
+		from = rows->order;
 	if (last > 64 * PREFETCH_LINES - 1)
 		last = 64 * PREFETCH_LINES - 1;
-	for (; order < end; order++)
+	for (; from < wanted; from++)
 	{
-		const uint8_t *row = shf_row_at(rows->arena, *order);
+		const uint8_t *row = shf_row_at(rows->arena, *from);
 
 		for (uint32_t at = 0; at < last; at += 64)
 			__builtin_prefetch(row + at);
 		__builtin_prefetch(row + last);
 	}
+	e->prefetched = from;
 }
 
 /*
  * Nested columns are built row by row, before anything else: their Arrow form may be
  * much larger than the packed one (a NULL struct is one byte), so the block ends when
- * they have reached block_bytes.  Returns how many rows the block takes.
+ * they, or the packed rows, have reached block_bytes.
  */
 ShfCode
 shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, ShfError *err)
 {
+	uint64_t	packed = 0;
 	uint64_t	total = 0;
 	uint32_t	i = 0;
 
 	for (int c = 0; c < e->nnested; c++)
 		shf_builder_reset(&e->builders[c]);
-	while (i < rows->n && (i == 0 || total < e->options->block_bytes))
+	while (i < rows->n && total < e->options->block_bytes)
 	{
 		const uint8_t *row = shf_row_at(rows->arena, rows->order[i]);
+
+		packed += shf_row_bytes(row);
+		if (packed > e->options->block_bytes && i > 0)
+			break;
+		prefetch_rows(e, rows, rows->order + i);
 
 		for (int c = 0; c < e->ncolumns; c++)
 		{
@@ -86,20 +102,60 @@ shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, Shf
 	return SHF_OK;
 }
 
-/* Counts NULLs and variable-width bytes of the first n rows. */
-void
-shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
+/* How many of n rows fit into what is left of block_bytes. */
+static uint32_t
+count_fitting(const uint8_t *arena, const uint32_t *order, uint32_t n, uint64_t *left)
 {
+	for (uint32_t i = 0; i < n; i++)
+	{
+		uint32_t	bytes = shf_row_bytes(shf_row_at(arena, order[i]));
+
+		if (bytes > *left)
+			return i;
+		*left -= bytes;
+	}
+	return n;
+}
+
+/*
+ * Counts NULLs and variable-width bytes of the first *n rows, or of fewer: as many as
+ * block_bytes holds, at least one.
+ */
+void
+shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n)
+{
+	const uint32_t *order = rows->order;
+	uint64_t	left = e->options->block_bytes;
+	bool		cut = (uint64_t) *n * rows->max_row_bytes > left;
+	uint32_t	planned = 0;
+	uint32_t	count;
+
+	if (cut && e->layout->nvar == 0)
+	{
+		uint32_t	most = (uint32_t) left / e->layout->fixed_bytes;
+
+		*n = *n < most ? *n : most;
+		cut = false;
+	}
 	for (int c = 0; c < e->ncolumns; c++)
 	{
 		e->columns[c].null_count = 0;
 		e->columns[c].var_bytes = 0;
 	}
-	for (uint32_t base = 0; base < n; base += SUB_BATCH)
+	for (; planned < *n; planned += count, order += count)
 	{
-		const uint32_t *order = rows->order + base;
-		uint32_t	count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
+		count = *n - planned < SUB_BATCH ? *n - planned : SUB_BATCH;
+		prefetch_rows(e, rows, order + count);
+		if (cut)
+		{
+			uint32_t	fitting = count_fitting(rows->arena, order, count, &left);
 
+			if (fitting < count)
+			{
+				count = planned + fitting > 0 ? fitting : 1;
+				*n = planned + count;
+			}
+		}
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			ShfEncodeColumn *col = &e->columns[c];
@@ -282,7 +338,6 @@ void
 shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *body)
 {
 	int			nbuffers = e->template.nbuffers;
-	const uint32_t *known = rows->order + rows->n + rows->ahead;
 
 	/* Padding, and the tails of bitmaps: the last word of each buffer starts as zero. */
 	for (int b = 0; b < nbuffers; b++)
@@ -324,16 +379,8 @@ shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *b
 	{
 		const uint32_t *order = rows->order + base;
 		uint32_t	count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
-		const uint32_t *wanted = order + count + PREFETCH_ROWS;
 
-		/* The rows behind these, as far as they are known and not asked for already. */
-		if (wanted > known)
-			wanted = known;
-		if (e->prefetched < order + count || e->prefetched > wanted)
-			e->prefetched = order + count;
-		prefetch_rows(rows, e->prefetched, wanted);
-		e->prefetched = wanted;
-
+		prefetch_rows(e, rows, order + count);
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			ShfEncodeColumn *col = &e->columns[c];

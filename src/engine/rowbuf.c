@@ -375,6 +375,7 @@ shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition)
 		.arena = rb->region,
 		.order = order,
 		.row_bytes = rb->max_row_bytes,
+		.max_row_bytes = rb->max_row_bytes,
 		.nulls = rb->nulls,
 	};
 	size_t		at = 0;

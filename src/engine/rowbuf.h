@@ -61,6 +61,7 @@ typedef struct ShfRows
 	uint32_t	n;
 	uint32_t	ahead;			/* valid entries behind them, for prefetching */
 	uint32_t	row_bytes;		/* of an average row */
+	uint32_t	max_row_bytes;	/* no row is larger */
 	const uint32_t *nulls;		/* a clear bit: no row has a NULL in this column */
 } ShfRows;
 

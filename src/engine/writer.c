@@ -174,51 +174,27 @@ share_memory(ShfWriter *w, ShfError *err)
 
 /* ---------------------------------------------------------------- runs */
 
-/* Emits the rows of one partition as blocks. */
+/* Emits the rows of one partition as blocks; the encoder cuts them by size. */
 static ShfCode
 emit_rows(ShfWriter *w, uint32_t partition, ShfRows rows, ShfError *err)
 {
-	const ShfWriterOptions *options = &w->options;
+	const uint32_t behind = rows.ahead;
 	uint32_t	left = rows.n;
-	uint32_t	behind = rows.ahead;
-	bool		small = (uint64_t) left * w->rowbuf.max_row_bytes <= options->block_bytes;
 
 	while (left > 0)
 	{
-		uint32_t	n = left < options->block_rows ? left : options->block_rows;
 		uint32_t	taken;
 		ShfCode		code;
 
-		if (!small && w->layout.nvar == 0)
-		{
-			uint32_t	most = options->block_bytes / w->layout.fixed_bytes;
-
-			n = n < most ? n : most;
-		}
-		else if (!small)
-		{
-			uint64_t	bytes = 0;
-			uint32_t	i;
-
-			for (i = 0; i < n; i++)
-			{
-				if (i + 16 < left)
-					__builtin_prefetch(shf_row_at(rows.arena, rows.order[i + 16]));
-				bytes += shf_row_bytes(shf_row_at(rows.arena, rows.order[i]));
-				if (bytes > options->block_bytes && i > 0)
-					break;
-			}
-			n = i;
-		}
-		rows.n = n;
-		rows.ahead = left - n + behind;
+		rows.n = left < w->options.block_rows ? left : w->options.block_rows;
+		rows.ahead = left - rows.n + behind;
 		code = w->encoder->ops->block(w->encoder, w->output, partition, &rows, &taken, err);
 		if (code != SHF_OK)
 			return code;
 		rows.order += taken;
 		left -= taken;
-		if (options->poll != NULL)
-			options->poll(options->poll_arg);
+		if (w->options.poll != NULL)
+			w->options.poll(w->options.poll_arg);
 	}
 	return SHF_OK;
 }
@@ -255,6 +231,7 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 			.n = end - start,
 			.ahead = total - end,
 			.row_bytes = (uint32_t) (rb->used / rb->nrows),
+			.max_row_bytes = rb->max_row_bytes,
 			.nulls = rb->nulls,
 		};
 
