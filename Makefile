@@ -71,6 +71,8 @@ PG_OBJS = \
 	src/pg/unpack_values.o \
 	src/pg/write.o \
 	src/pg/write_args.o \
+	src/pg/write_hooks.o \
+	src/pg/write_state.o \
 	src/pg/writer.o \
 	src/pg/xact.o
 

@@ -26,11 +26,14 @@ CREATE TABLE shuffle_segment (
 	name text NOT NULL,
 	routing text NOT NULL,
 	extents bytea,
+	image bytea,
 	CONSTRAINT shuffle_segment_pkey PRIMARY KEY (tablespace, filenumber, number)
 ) USING heap;
 
 -- Uncompressed, so that one partition's entries can be read by themselves.
 ALTER TABLE shuffle_segment ALTER COLUMN extents SET STORAGE EXTERNAL;
+-- Compressed already, where that helps.
+ALTER TABLE shuffle_segment ALTER COLUMN image SET STORAGE EXTERNAL;
 
 REVOKE ALL ON TABLE shuffle_segment FROM PUBLIC;
 
@@ -245,10 +248,12 @@ CREATE VIEW shuffle_segments WITH (security_barrier) AS
 		s.files,
 		s.id,
 		s.routing,
-		s.root || '/' || (SELECT d.oid FROM pg_catalog.pg_database d
-			WHERE d.datname = pg_catalog.current_database())
+		CASE WHEN s.files > 0 THEN
+			s.root || '/' || (SELECT d.oid FROM pg_catalog.pg_database d
+				WHERE d.datname = pg_catalog.current_database())
 			|| '/' || s.tablespace || '_' || s.filenumber || '/' || s.name
-			|| CASE s.layout WHEN 'log' THEN '.arrow' ELSE '' END AS path
+			|| CASE s.layout WHEN 'log' THEN '.arrow' ELSE '' END
+			END AS path
 	FROM pg_catalog.pg_class c
 		JOIN @extschema@.shuffle_segment s
 			ON s.tablespace = c.reltablespace AND s.filenumber = c.relfilenode
@@ -261,14 +266,14 @@ COMMENT ON COLUMN shuffle_segments.segment IS 'number of the segment, unique in 
 COMMENT ON COLUMN shuffle_segments.layout IS 'log: one file; partition_files: a directory with one file per partition';
 COMMENT ON COLUMN shuffle_segments.partitions IS 'number of partitions that the rows were routed to';
 COMMENT ON COLUMN shuffle_segments.rows IS 'number of rows';
-COMMENT ON COLUMN shuffle_segments.bytes IS 'size of its files, in bytes';
+COMMENT ON COLUMN shuffle_segments.bytes IS 'size of its files, or of the segment kept in the catalog, in bytes';
 COMMENT ON COLUMN shuffle_segments.raw_bytes IS 'size of the Arrow data before compression, in bytes';
 COMMENT ON COLUMN shuffle_segments.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_segments.extents IS 'number of rows it has in shuffle_index';
-COMMENT ON COLUMN shuffle_segments.files IS 'number of files';
+COMMENT ON COLUMN shuffle_segments.files IS 'number of files; 0: the segment is small and kept in the catalog';
 COMMENT ON COLUMN shuffle_segments.id IS 'segment id, also in the schema metadata of its files';
 COMMENT ON COLUMN shuffle_segments.routing IS 'options that the rows were routed and stored with';
-COMMENT ON COLUMN shuffle_segments.path IS 'its file or directory; a relative path starts in the data directory';
+COMMENT ON COLUMN shuffle_segments.path IS 'its file or directory, NULL without files; a relative path starts in the data directory';
 
 CREATE VIEW shuffle_index WITH (security_barrier) AS
 	SELECT x.relation,
@@ -287,10 +292,12 @@ CREATE VIEW shuffle_index WITH (security_barrier) AS
 		SELECT c.oid::regclass AS relation,
 			s.number AS segment,
 			s.layout,
-			s.root || '/' || (SELECT d.oid FROM pg_catalog.pg_database d
-				WHERE d.datname = pg_catalog.current_database())
+			CASE WHEN s.files > 0 THEN
+				s.root || '/' || (SELECT d.oid FROM pg_catalog.pg_database d
+					WHERE d.datname = pg_catalog.current_database())
 				|| '/' || s.tablespace || '_' || s.filenumber || '/' || s.name
-				|| CASE s.layout WHEN 'log' THEN '.arrow' ELSE '' END AS path,
+				|| CASE s.layout WHEN 'log' THEN '.arrow' ELSE '' END
+				END AS path,
 			@extschema@.shuffle_expand_extents(s.extents) AS extent
 		FROM pg_catalog.pg_class c
 			JOIN @extschema@.shuffle_segment s
@@ -309,7 +316,7 @@ COMMENT ON COLUMN shuffle_index.raw_bytes IS 'size of the blocks'' Arrow data be
 COMMENT ON COLUMN shuffle_index.rows IS 'number of rows';
 COMMENT ON COLUMN shuffle_index.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_index.first_row IS 'number of the first row in the segment, from 0';
-COMMENT ON COLUMN shuffle_index.path IS 'file; a relative path starts in the data directory';
+COMMENT ON COLUMN shuffle_index.path IS 'file, NULL for a segment kept in the catalog; a relative path starts in the data directory';
 
 CREATE VIEW shuffle_partitions WITH (security_barrier) AS
 	SELECT x.relation,

@@ -162,6 +162,14 @@ shf_arrow_account(ShfArrowEncoder *e)
 	}
 }
 
+ShfCode
+shf_arrow_compressor(ShfArrowEncoder *e, ShfError *err)
+{
+	if (e->compressor != NULL || e->options->codec.kind == SHF_CODEC_NONE)
+		return SHF_OK;
+	return shf_compressor_create(&e->compressor, e->options->codec, err);
+}
+
 static ShfCode
 encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows *rows,
 			 uint32_t *taken, ShfError *err)
@@ -183,7 +191,7 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 	*taken = n;
 	body_bytes = shf_arrow_layout(e, n);
 
-	if (e->compressor == NULL || body_bytes < SHF_MIN_COMPRESSED_BODY)
+	if (e->options->codec.kind == SHF_CODEC_NONE || body_bytes < SHF_MIN_COMPRESSED_BODY)
 	{
 		code = shf_output_reserve(out, partition, n, e->template.bytes + body_bytes, &message, err);
 		if (code != SHF_OK)
@@ -195,7 +203,9 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 							  false, err);
 	}
 
-	code = reserve_scratch(e, body_bytes, err);
+	code = shf_arrow_compressor(e, err);
+	if (code == SHF_OK)
+		code = reserve_scratch(e, body_bytes, err);
 	if (code != SHF_OK)
 		return code;
 	shf_arrow_gather(e, rows, n, e->scratch);
@@ -293,6 +303,24 @@ shf_arrow_growing_memory(const ShfSchema *schema, const ShfWriterOptions *option
 }
 
 static void
+encoder_rest(ShfEncoder *base)
+{
+	ShfArrowEncoder *e = (ShfArrowEncoder *) base;
+
+	for (int c = 0; c < e->nnested; c++)
+		shf_builder_trim(&e->builders[c]);
+	if (e->compressor != NULL)
+		shf_compressor_free(e->compressor);
+	e->compressor = NULL;
+	free(e->scratch);
+	e->scratch = NULL;
+	shf_account(e->account, e->scratch_cap + e->compressor_held, 0);
+	e->scratch_cap = 0;
+	e->compressor_held = 0;
+	shf_arrow_account(e);
+}
+
+static void
 encoder_free(ShfEncoder *base)
 {
 	ShfArrowEncoder *e = (ShfArrowEncoder *) base;
@@ -320,6 +348,7 @@ encoder_free(ShfEncoder *base)
 static const ShfEncoderOps arrow_ops = {
 	.block = encode_block,
 	.large_row = shf_arrow_large_row,
+	.rest = encoder_rest,
 	.free = encoder_free,
 };
 
@@ -438,8 +467,6 @@ shf_arrow_encoder_create(ShfEncoder **encoder, const ShfSchema *schema,
 	e->account = account;
 	e->ncolumns = schema->nfields;
 	code = shf_template_init(&e->template, schema, options->codec.kind, err);
-	if (code == SHF_OK && options->codec.kind != SHF_CODEC_NONE)
-		code = shf_compressor_create(&e->compressor, options->codec, err);
 	if (code != SHF_OK)
 		return code;
 
@@ -459,7 +486,7 @@ shf_arrow_encoder_create(ShfEncoder **encoder, const ShfSchema *schema,
 		e->nodes == NULL || e->spans == NULL || e->sources == NULL || e->stored == NULL ||
 		e->large_offsets == NULL || e->large_header == NULL)
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a block encoder");
-	if (e->compressor != NULL)
+	if (options->codec.kind != SHF_CODEC_NONE)
 		e->scratch_normal = max_body(schema, options, e->template.nbuffers);
 	return init_columns(e, err);
 }

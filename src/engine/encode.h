@@ -30,6 +30,9 @@ typedef struct ShfEncoderOps
 	/* Makes a block of one row that is not packed, and puts it. */
 	ShfCode		(*large_row) (ShfEncoder *e, ShfOutput *out, uint32_t partition,
 							  const ShfRow *row, ShfError *err);
+
+	/* Gives back what it allocates again when the next block comes. */
+	void		(*rest) (ShfEncoder *e);
 	void		(*free) (ShfEncoder *e);
 } ShfEncoderOps;
 
@@ -97,7 +100,7 @@ typedef struct ShfArrowEncoder
 	const ShfWriterOptions *options;
 	ShfAccount *account;
 	ShfTemplate template;
-	ShfCompressor *compressor;	/* NULL: no codec */
+	ShfCompressor *compressor;	/* NULL: no codec, or not needed yet */
 	uint64_t	compressor_held;	/* as accounted */
 
 	int			ncolumns;
@@ -151,5 +154,8 @@ extern void shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n
 extern ShfCode shf_arrow_large_row(ShfEncoder *e, ShfOutput *out, uint32_t partition,
 								   const ShfRow *row, ShfError *err);
 extern void shf_arrow_account(ShfArrowEncoder *e);
+
+/* Makes the compressor, if there is a codec and it has not been made. */
+extern ShfCode shf_arrow_compressor(ShfArrowEncoder *e, ShfError *err);
 
 #endif

@@ -81,7 +81,7 @@ produce(ShfLargeBlock *large, ShfEmit emit, void *arg, ShfError *err)
 	LargeRow   *lr = (LargeRow *) large;
 	ShfArrowEncoder *e = lr->e;
 	const ShfTemplate *t = &e->template;
-	bool		compressed = e->compressor != NULL;
+	bool		compressed = e->options->codec.kind != SHF_CODEC_NONE;
 	uint64_t	raw_bytes = 0;
 	uint32_t	crc;
 
@@ -196,6 +196,8 @@ shf_arrow_large_row(ShfEncoder *base, ShfOutput *out, uint32_t partition, const 
 	};
 	ShfCode		code = list_buffers(e, row, err);
 
+	if (code == SHF_OK)
+		code = shf_arrow_compressor(e, err);
 	lr.large.estimated_bytes = e->template.bytes;
 	for (int b = 0; b < e->template.nbuffers; b++)
 		lr.large.estimated_bytes += (uint64_t) e->spans[b].length;

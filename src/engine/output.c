@@ -38,6 +38,52 @@ shf_format(const char *fmt,...)
 
 /* ---------------------------------------------------------------- write buffer */
 
+int
+shf_output_ask_files(const ShfOutput *out)
+{
+	const ShfWriterOptions *options = out->options;
+	int			granted;
+
+	if (options->open_files == NULL)
+		return options->max_open_files;
+	granted = options->open_files(options->open_files_arg, options->max_open_files);
+	if (granted > options->max_open_files)
+		granted = options->max_open_files;
+	return granted > 1 ? granted : 1;
+}
+
+ShfCode
+shf_file_reopen(const char *path, uint64_t bytes, int *fd, ShfError *err)
+{
+	off_t		end;
+
+	*fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (*fd < 0)
+		return shf_error_errno(err, "could not open file \"%s\"", path);
+	end = lseek(*fd, 0, SEEK_END);
+	if (end < 0 || (uint64_t) end != bytes)
+	{
+		if (end >= 0)
+			errno = EIO;
+		shf_error_errno(err, "file \"%s\" has %lld bytes instead of the %llu written",
+						path, (long long) end, (unsigned long long) bytes);
+		close(*fd);
+		*fd = -1;
+		return SHF_ERR_IO;
+	}
+	return SHF_OK;
+}
+
+static ShfCode
+create_file(ShfOutput *out, ShfError *err)
+{
+	out->fd = open(out->path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
+				   (mode_t) out->options->file_mode);
+	if (out->fd < 0)
+		return shf_error_errno(err, "could not create file \"%s\"", out->path);
+	return SHF_OK;
+}
+
 /* Hands bytes to the current destination. */
 static ShfCode
 write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
@@ -46,6 +92,21 @@ write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 		return SHF_OK;
 	if (out->options->layout == SHF_LAYOUT_STREAM)
 		return out->options->write_stream(out->options->write_arg, data, len, err);
+
+	/* A file that was begun but not created, or that was closed to rest. */
+	if (out->fd < 0 && len > 0)
+	{
+		ShfCode		code;
+
+		(void) shf_output_ask_files(out);
+		if (out->flushed == 0)
+			code = create_file(out, err);
+		else
+			code = shf_file_reopen(out->path, out->flushed, &out->fd, err);
+		if (code != SHF_OK)
+			return code;
+	}
+	out->flushed += len;
 
 	while (len > 0)
 	{
@@ -75,6 +136,27 @@ shf_output_flush(ShfOutput *out, ShfError *err)
 	return write_out(out, out->buffer, len, err);
 }
 
+/* Replaces the (empty) buffer. */
+static ShfCode
+resize_buffer(ShfOutput *out, size_t cap, ShfError *err)
+{
+	uint8_t    *buffer;
+
+	free(out->buffer);
+	out->buffer = NULL;
+	shf_account(out->account, out->cap, 0);
+	out->cap = 0;
+	if (cap == 0)
+		return SHF_OK;
+	buffer = malloc(cap);
+	if (buffer == NULL)
+		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a write buffer of %zu bytes", cap);
+	out->buffer = buffer;
+	out->cap = cap;
+	shf_account(out->account, 0, cap);
+	return SHF_OK;
+}
+
 ShfCode
 shf_output_write(ShfOutput *out, const void *data, size_t len, ShfError *err)
 {
@@ -90,30 +172,13 @@ shf_output_write(ShfOutput *out, const void *data, size_t len, ShfError *err)
 	{
 		ShfCode		code = shf_output_flush(out, err);
 
+		if (code == SHF_OK && out->cap == 0)
+			code = resize_buffer(out, out->normal_cap, err);
 		if (code != SHF_OK)
 			return code;
 	}
 	memcpy(out->buffer + out->len, data, len);
 	out->len += len;
-	return SHF_OK;
-}
-
-/* Replaces the (empty) buffer. */
-static ShfCode
-resize_buffer(ShfOutput *out, size_t cap, ShfError *err)
-{
-	uint8_t    *buffer;
-
-	free(out->buffer);
-	out->buffer = NULL;
-	shf_account(out->account, out->cap, 0);
-	out->cap = 0;
-	buffer = malloc(cap);
-	if (buffer == NULL)
-		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a write buffer of %zu bytes", cap);
-	out->buffer = buffer;
-	out->cap = cap;
-	shf_account(out->account, 0, cap);
 	return SHF_OK;
 }
 
@@ -127,7 +192,7 @@ shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t rows, size_t byt
 	{
 		code = shf_output_flush(out, err);
 		if (code == SHF_OK && bytes > out->cap)
-			code = resize_buffer(out, bytes, err);
+			code = resize_buffer(out, bytes > out->normal_cap ? bytes : out->normal_cap, err);
 	}
 	*at = out->buffer + out->len;
 	return code;
@@ -170,6 +235,39 @@ emit_nowhere(void *arg, const void *data, size_t len, ShfError *err)
 	return SHF_OK;
 }
 
+/* Overwrites bytes of the current file, which are in the buffer or behind it. */
+static ShfCode
+overwrite(ShfOutput *out, uint64_t at, const uint8_t *data, size_t left, ShfError *err)
+{
+	ShfCode		code;
+
+	if (at >= out->file_bytes - out->len)
+	{
+		memcpy(out->buffer + (at - (out->file_bytes - out->len)), data, left);
+		return SHF_OK;
+	}
+	code = shf_output_flush(out, err);
+	if (code != SHF_OK)
+		return code;
+	while (left > 0)
+	{
+		ssize_t		n = pwrite(out->fd, data, left, (off_t) at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+		{
+			if (n == 0)
+				errno = ENOSPC;
+			return shf_error_errno(err, "could not write to file \"%s\"", out->path);
+		}
+		data += n;
+		left -= (size_t) n;
+		at += (uint64_t) n;
+	}
+	return SHF_OK;
+}
+
 /*
  * The header holds the body's length and checksum.  A file gets a placeholder that is
  * overwritten when the body is there; a stream cannot go back, so there the body is
@@ -197,29 +295,9 @@ shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
 
 	if (!is_stream)
 	{
-		const uint8_t *data = large->header;
-		size_t		left = large->header_bytes;
-		uint64_t	at = offset;
-
-		code = shf_output_flush(out, err);
+		code = overwrite(out, offset, large->header, large->header_bytes, err);
 		if (code != SHF_OK)
 			return code;
-		while (left > 0)
-		{
-			ssize_t		n = pwrite(out->fd, data, left, (off_t) at);
-
-			if (n < 0 && errno == EINTR)
-				continue;
-			if (n <= 0)
-			{
-				if (n == 0)
-					errno = ENOSPC;
-				return shf_error_errno(err, "could not write to file \"%s\"", out->path);
-			}
-			data += n;
-			left -= (size_t) n;
-			at += (uint64_t) n;
-		}
 	}
 	return out->ops->add_block(out, &large->block, offset, err);
 }
@@ -227,17 +305,31 @@ shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
 /* ---------------------------------------------------------------- files */
 
 ShfCode
-shf_file_create(ShfOutput *out, char *path, ShfError *err)
+shf_file_begin(ShfOutput *out, char *path, ShfError *err)
 {
 	if (path == NULL)
 		return out_of_memory(err);
 	free(out->path);
 	out->path = path;
 	out->file_bytes = 0;
-	out->fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, (mode_t) out->options->file_mode);
-	if (out->fd < 0)
-		return shf_error_errno(err, "could not create file \"%s\"", path);
+	out->flushed = 0;
 	return shf_output_write(out, out->leader.data, out->leader.len, err);
+}
+
+ShfCode
+shf_file_create(ShfOutput *out, char *path, ShfError *err)
+{
+	ShfCode		code;
+
+	if (path == NULL)
+		return out_of_memory(err);
+	free(out->path);
+	out->path = path;
+	out->file_bytes = 0;
+	code = create_file(out, err);
+	if (code == SHF_OK)
+		code = shf_output_write(out, out->leader.data, out->leader.len, err);
+	return code;
 }
 
 ShfCode
@@ -367,7 +459,6 @@ shf_output_create(ShfOutput **output, const ShfSchema *schema, const ShfWriterOp
 				  size_t max_message, ShfAccount *account, ShfError *err)
 {
 	ShfOutput  *out = calloc(1, sizeof(*out));
-	ShfCode		code;
 
 	*output = out;
 	if (out == NULL)
@@ -389,10 +480,15 @@ shf_output_create(ShfOutput **output, const ShfSchema *schema, const ShfWriterOp
 	out->account = account;
 	out->fd = -1;
 	out->normal_cap = options->write_buffer_size + max_message;
-	code = resize_buffer(out, out->normal_cap, err);
-	if (code == SHF_OK)
-		code = out->ops->open(out, err);
-	return code;
+	return out->ops->open(out, err);
+}
+
+ShfCode
+shf_output_rest(ShfOutput *out, ShfError *err)
+{
+	ShfCode		code = out->ops->rest(out, err);
+
+	return code == SHF_OK ? resize_buffer(out, 0, err) : code;
 }
 
 ShfCode
@@ -415,7 +511,10 @@ shf_output_close(ShfOutput *out)
 	out->ops->abort(out);
 	shf_file_abandon(out);
 	for (int i = 0; i < out->nsegments; i++)
+	{
 		free(out->segments[i].extents);
+		free(out->segments[i].image);
+	}
 	free(out->segments);
 	free(out->positions);
 	free(out->leader.data);

@@ -67,6 +67,9 @@ typedef struct ShfOutputOps
 	/* All blocks of a run have been put. */
 	ShfCode		(*end_run) (ShfOutput *out, ShfError *err);
 
+	/* Closes all descriptors; files that are not complete are opened again later. */
+	ShfCode		(*rest) (ShfOutput *out, ShfError *err);
+
 	/* Completes what is open. */
 	ShfCode		(*finish) (ShfOutput *out, ShfError *err);
 
@@ -82,7 +85,7 @@ struct ShfOutput
 	const ShfWriterOptions *options;
 	ShfAccount *account;
 
-	/* write buffer: what is not yet in the current destination */
+	/* write buffer: what is not yet in the current destination; allocated when needed */
 	uint8_t    *buffer;
 	size_t		len;
 	size_t		normal_cap;		/* write_buffer_size and one ordinary message */
@@ -92,6 +95,7 @@ struct ShfOutput
 	int			fd;				/* -1: the caller's write_stream, or nothing yet */
 	char	   *path;			/* of fd, for messages */
 	uint64_t	file_bytes;		/* written and buffered so far */
+	uint64_t	flushed;		/* log: of these, bytes that have left the buffer */
 
 	/* current segment: the last of segments while segment_open */
 	bool		segment_open;
@@ -139,6 +143,8 @@ extern ShfCode shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t r
 								  size_t bytes, uint8_t **at, ShfError *err);
 extern ShfCode shf_output_put(ShfOutput *out, const ShfBlock *block, ShfError *err);
 extern ShfCode shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err);
+/* Closes descriptors and gives back the write buffer until it is needed again. */
+extern ShfCode shf_output_rest(ShfOutput *out, ShfError *err);
 extern ShfCode shf_output_end_run(ShfOutput *out, ShfError *err);
 extern ShfCode shf_output_finish(ShfOutput *out, ShfError *err);
 extern void shf_output_close(ShfOutput *out);
@@ -171,6 +177,17 @@ extern ShfCode shf_output_flush(ShfOutput *out, ShfError *err);
 
 /* Opens a new file as the current destination and writes the segment's leader. */
 extern ShfCode shf_file_create(ShfOutput *out, char *path, ShfError *err);
+
+/* The same, but the file is created when its first bytes leave the buffer. */
+extern ShfCode shf_file_begin(ShfOutput *out, char *path, ShfError *err);
+
+/* Opens the file at path, which has so many bytes, for appending. */
+extern ShfCode shf_file_reopen(const char *path, uint64_t bytes, int *fd, ShfError *err);
+
+/*
+ * Asks for descriptors when none is held; the answer is between 1 and max_open_files.
+ */
+extern int	shf_output_ask_files(const ShfOutput *out);
 
 /* Writes end of stream and footer, made from positions, to the current file. */
 extern ShfCode shf_file_complete(ShfOutput *out, ShfError *err);

@@ -3,10 +3,15 @@
  *	  SHF_LAYOUT_LOG: one file per segment, <path>-<n>.arrow, run after run.
  *
  * Every byte is written once, whatever the memory limit and the number of partitions.
+ * The file is created when its first bytes leave the write buffer; a segment that ends
+ * before, and is small enough, becomes an image in memory instead.
  * An extent is what one run leaves of a partition, unless the next run begins with
  * the partition the last one ended with.  Rows are numbered in file order.
  */
 #include "output.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 static ShfCode
 log_open(ShfOutput *out, ShfError *err)
@@ -16,17 +21,33 @@ log_open(ShfOutput *out, ShfError *err)
 	return SHF_OK;
 }
 
+/* Makes the segment's image of the write buffer, which holds all of the file. */
+static ShfCode
+take_image(ShfOutput *out, ShfError *err)
+{
+	uint8_t    *image = malloc(out->len);
+
+	if (image == NULL)
+		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a segment of %zu bytes", out->len);
+	memcpy(image, out->buffer, out->len);
+	shf_account(out->account, 0, out->len);
+	shf_segment_current(out)->image = image;
+	out->len = 0;
+	return SHF_OK;
+}
+
 static ShfCode
 log_end_segment(ShfOutput *out, ShfError *err)
 {
 	ShfCode		code = shf_file_complete(out, err);
+	bool		fits = out->flushed == 0 && out->file_bytes <= out->options->inline_max;
 
 	if (code == SHF_OK)
-		code = shf_file_close(out, out->options->sync, err);
+		code = fits ? take_image(out, err) : shf_file_close(out, out->options->sync, err);
 	if (code != SHF_OK)
 		return code;
 	shf_segment_current(out)->bytes = out->file_bytes;
-	shf_segment_current(out)->files = 1;
+	shf_segment_current(out)->files = fits ? 0 : 1;
 	shf_segment_end(out);
 	return SHF_OK;
 }
@@ -55,8 +76,8 @@ log_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes
 	{
 		code = shf_segment_begin(out, err);
 		if (code == SHF_OK)
-			code = shf_file_create(out, shf_format("%s-%u.arrow", out->options->path,
-												   shf_segment_current(out)->number), err);
+			code = shf_file_begin(out, shf_format("%s-%u.arrow", out->options->path,
+												  shf_segment_current(out)->number), err);
 	}
 	return code;
 }
@@ -109,13 +130,33 @@ log_end_run(ShfOutput *out, ShfError *err)
 }
 
 static ShfCode
-log_finish(ShfOutput *out, ShfError *err)
+log_rest(ShfOutput *out, ShfError *err)
 {
 	ShfCode		code = SHF_OK;
 
+	if (!out->segment_open)
+		return SHF_OK;
+	code = shf_output_flush(out, err);
+
+	/* What write-back reports after the file is closed would be lost. */
+	if (code == SHF_OK && out->options->sync && out->fd >= 0 && fsync(out->fd) < 0)
+		code = shf_error_errno(err, "could not sync file \"%s\"", out->path);
+	if (code == SHF_OK)
+		shf_file_abandon(out);
+	return code;
+}
+
+static ShfCode
+log_finish(ShfOutput *out, ShfError *err)
+{
+	ShfCode		code = SHF_OK;
+	uint64_t	files = 0;
+
 	if (out->segment_open)
 		code = log_end_segment(out, err);
-	if (code == SHF_OK && out->options->sync && out->nsegments > 0)
+	for (int i = 0; i < out->nsegments; i++)
+		files += out->segments[i].files;
+	if (code == SHF_OK && out->options->sync && files > 0)
 		code = shf_sync_parent(out, err);
 	return code;
 }
@@ -131,6 +172,7 @@ const ShfOutputOps shf_output_log_ops = {
 	.open_block = log_open_block,
 	.add_block = log_add_block,
 	.end_run = log_end_run,
+	.rest = log_rest,
 	.finish = log_finish,
 	.abort = log_abort,
 };

@@ -58,7 +58,9 @@ typedef struct PartState
 	PartFile   *files;			/* [partitions] */
 	uint32_t   *open;			/* [max_open] partitions with open files */
 	uint32_t	nopen;
-	uint32_t	max_open;
+	uint32_t	most_open;		/* places in open */
+	uint32_t	max_open;		/* of them, as long as granted */
+	bool		granted;		/* descriptors have been asked for since the last rest */
 	uint32_t	current;		/* whose descriptor is out->fd, or NONE */
 	char	   *directory;		/* of the current segment */
 	int			directory_fd;	/* for syncfs(), or -1 */
@@ -120,17 +122,28 @@ parts_open(ShfOutput *out, ShfError *err)
 		return out_of_memory(err);
 	forget_files(state, options->partitions);
 
-	state->max_open = (uint32_t) options->max_open_files;
-	if (options->sync && options->partitions > SYNC_EACH_FILES && state->max_open >= 2 &&
-		syncfs_reports())
-	{
-		state->may_syncfs = true;
-		state->max_open--;
-	}
-	if (state->max_open > options->partitions)
-		state->max_open = options->partitions;
-	state->open = malloc(sizeof(*state->open) * (size_t) state->max_open);
+	state->may_syncfs = options->sync && options->partitions > SYNC_EACH_FILES &&
+		options->max_open_files >= 2 && syncfs_reports();
+	state->most_open = (uint32_t) options->max_open_files;
+	if (state->most_open > options->partitions)
+		state->most_open = options->partitions;
+	state->open = malloc(sizeof(*state->open) * (size_t) state->most_open);
 	return state->open != NULL ? SHF_OK : out_of_memory(err);
+}
+
+/* How many files may be open at once, one descriptor for syncfs() aside. */
+static void
+ask_files(ShfOutput *out)
+{
+	PartState  *state = out->state;
+	uint32_t	granted = (uint32_t) shf_output_ask_files(out);
+
+	if (granted < 2)
+		state->may_syncfs = false;
+	if (state->may_syncfs)
+		granted--;
+	state->max_open = granted < state->most_open ? granted : state->most_open;
+	state->granted = true;
 }
 
 /* ---------------------------------------------------------------- descriptors */
@@ -207,30 +220,6 @@ close_latest(ShfOutput *out, ShfError *err)
 	return code;
 }
 
-/* Opens the file of partition p, which exists but is not open. */
-static ShfCode
-open_again(ShfOutput *out, uint32_t p, ShfError *err)
-{
-	uint64_t	bytes = ((PartState *) out->state)->files[p].bytes;
-	int			fd = open(out->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-	off_t		end;
-
-	if (fd < 0)
-		return shf_error_errno(err, "could not open file \"%s\"", out->path);
-	end = lseek(fd, 0, SEEK_END);
-	if (end < 0 || (uint64_t) end != bytes)
-	{
-		if (end >= 0)
-			errno = EIO;
-		shf_error_errno(err, "file \"%s\" has %lld bytes instead of the %llu written",
-						out->path, (long long) end, (unsigned long long) bytes);
-		close(fd);
-		return SHF_ERR_IO;
-	}
-	add_open(out->state, p, fd);
-	return SHF_OK;
-}
-
 /* Makes the file of partition p the current destination, creating it if need be. */
 static ShfCode
 make_current(ShfOutput *out, uint32_t p, ShfError *err)
@@ -240,6 +229,8 @@ make_current(ShfOutput *out, uint32_t p, ShfError *err)
 	char	   *path;
 	ShfCode		code = leave_current(out, err);
 
+	if (!state->granted)
+		ask_files(out);
 	if (code == SHF_OK && file->fd < 0 && state->nopen >= state->max_open)
 		code = close_latest(out, err);
 	if (code != SHF_OK)
@@ -259,7 +250,13 @@ make_current(ShfOutput *out, uint32_t p, ShfError *err)
 		free(out->path);
 		out->path = path;
 		if (file->fd < 0)
-			code = open_again(out, p, err);
+		{
+			int			fd;
+
+			code = shf_file_reopen(path, file->bytes, &fd, err);
+			if (code == SHF_OK)
+				add_open(state, p, fd);
+		}
 		out->fd = file->fd;
 		out->file_bytes = file->bytes;
 	}
@@ -278,6 +275,8 @@ begin_segment(ShfOutput *out, ShfError *err)
 
 	if (code != SHF_OK)
 		return code;
+	if (!state->granted)
+		ask_files(out);
 	free(state->directory);
 	state->directory = shf_format("%s-%u", out->options->path, shf_segment_current(out)->number);
 	if (state->directory == NULL)
@@ -441,6 +440,27 @@ parts_end_run(ShfOutput *out, ShfError *err)
 	return SHF_OK;
 }
 
+/* Files written to after a rest are synced one by one. */
+static ShfCode
+parts_rest(ShfOutput *out, ShfError *err)
+{
+	PartState  *state = out->state;
+	ShfCode		code = leave_current(out, err);
+
+	while (code == SHF_OK && state->nopen > 0)
+		code = close_latest(out, err);
+	if (code == SHF_OK && state->directory_fd >= 0)
+	{
+		if (state->closed_unsynced && syncfs(state->directory_fd) < 0)
+			return shf_error_errno(err, "could not sync directory \"%s\"", state->directory);
+		state->closed_unsynced = false;
+		close(state->directory_fd);
+		state->directory_fd = -1;
+	}
+	state->granted = false;
+	return code;
+}
+
 static ShfCode
 parts_finish(ShfOutput *out, ShfError *err)
 {
@@ -479,6 +499,7 @@ const ShfOutputOps shf_output_parts_ops = {
 	.open_block = parts_open_block,
 	.add_block = parts_add_block,
 	.end_run = parts_end_run,
+	.rest = parts_rest,
 	.finish = parts_finish,
 	.abort = parts_abort,
 };

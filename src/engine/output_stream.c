@@ -57,6 +57,12 @@ stream_end_run(ShfOutput *out, ShfError *err)
 }
 
 static ShfCode
+stream_rest(ShfOutput *out, ShfError *err)
+{
+	return shf_output_flush(out, err);
+}
+
+static ShfCode
 stream_finish(ShfOutput *out, ShfError *err)
 {
 	ShfCode		code = SHF_OK;
@@ -79,6 +85,7 @@ const ShfOutputOps shf_output_stream_ops = {
 	.open_block = stream_open_block,
 	.add_block = stream_add_block,
 	.end_run = stream_end_run,
+	.rest = stream_rest,
 	.finish = stream_finish,
 	.abort = stream_abort,
 };

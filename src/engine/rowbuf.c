@@ -23,6 +23,18 @@ shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t partitions)
 		layout->fixed_bytes;
 }
 
+/* Makes the first bytes of the region, and the slack behind them, accessible. */
+static bool
+commit(ShfRowBuf *rb, size_t bytes)
+{
+	if (bytes <= rb->committed)
+		return true;
+	if (mprotect(rb->region, bytes + SHF_ROWBUF_SLACK, PROT_READ | PROT_WRITE) != 0)
+		return false;
+	rb->committed = bytes;
+	return true;
+}
+
 ShfCode
 shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
 				uint32_t max_row, size_t region_bytes, ShfError *err)
@@ -35,7 +47,7 @@ shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
 	rb->null_words = (layout->nfields + 31) / 32;
 	rb->nulls = calloc((size_t) rb->null_words + 1, sizeof(*rb->nulls));
 	rb->counts = calloc((size_t) partitions + 1, sizeof(*rb->counts));
-	rb->region = mmap(NULL, region_bytes + SHF_ROWBUF_SLACK, PROT_READ | PROT_WRITE,
+	rb->region = mmap(NULL, region_bytes + SHF_ROWBUF_SLACK, PROT_NONE,
 					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (rb->region == MAP_FAILED)
 		rb->region = NULL;
@@ -54,8 +66,13 @@ shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
 	if (region_bytes > 2 * SMALL_PAGES_BYTES)
 		madvise(rb->region + SMALL_PAGES_BYTES, region_bytes - SMALL_PAGES_BYTES, MADV_HUGEPAGE);
 
-	rb->usable = region_bytes & ~(size_t) 7;
+	rb->usable = (region_bytes < SHF_ROWBUF_FIRST ? region_bytes : SHF_ROWBUF_FIRST) & ~(size_t) 7;
 	rb->tags = (uint32_t *) (rb->region + rb->usable);
+	if (!commit(rb, rb->usable))
+	{
+		shf_rowbuf_release(rb);
+		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a row buffer");
+	}
 	return SHF_OK;
 }
 
@@ -188,7 +205,7 @@ shf_rowbuf_resize(ShfRowBuf *rb, size_t usable)
 	if (usable == rb->usable)
 		return true;
 	if (usable > rb->region_bytes ||
-		rb->used + SHF_ROW_OVERHEAD * (uint64_t) rb->nrows > usable)
+		rb->used + SHF_ROW_OVERHEAD * (uint64_t) rb->nrows > usable || !commit(rb, usable))
 		return false;
 	top = (uint32_t *) (rb->region + usable);
 	memmove(top - rb->nrows, rb->tags - rb->nrows, tag_bytes);

@@ -11,8 +11,10 @@
  * A row is packed as ShfRowLayout says and padded to 8 bytes.  Its tag, a uint32,
  * holds its partition and its length, so that the counting sort reads 4 bytes per row
  * instead of a cache line.  The order array, one uint32 per row (offset in units of 8
- * bytes), is filled by the sort; append keeps its room free.  Pages are touched as
- * rows come and not before.
+ * bytes), is filled by the sort; append keeps its room free.
+ *
+ * The mapping is address space only; "usable" says how much of it is memory.  It begins
+ * small and is enlarged by shf_rowbuf_resize(), so that a few rows touch a few pages.
  *
  * A row buffer belongs to one thread at a time; a second one can be filled while this
  * one is drained.
@@ -39,6 +41,7 @@ typedef struct ShfRowBuf
 
 	uint8_t    *region;
 	size_t		region_bytes;	/* mapped, SHF_ROWBUF_SLACK apart */
+	size_t		committed;		/* accessible part of it */
 	size_t		usable;			/* a multiple of 8 */
 	size_t		used;
 	size_t		touched;		/* most bytes in use by a sort so far, at most usable */
@@ -94,9 +97,12 @@ shf_row_bytes(const uint8_t *row)
 	return bytes;
 }
 
+/* Usable bytes in the beginning. */
+#define SHF_ROWBUF_FIRST	((size_t) 32 << 10)
+
 /*
  * layout must outlive the buffer; max_row: the largest packed row it takes;
- * region_bytes: for rows and SHF_ROW_OVERHEAD for each.
+ * region_bytes: most bytes for rows and SHF_ROW_OVERHEAD for each.
  */
 extern ShfCode shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
 							   uint32_t max_row, size_t region_bytes, ShfError *err);
@@ -132,7 +138,10 @@ typedef enum ShfAppend
  */
 extern ShfAppend shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row);
 
-/* Changes how much of the region may be used; false when the rows do not fit. */
+/*
+ * Changes how much of the region may be used; false when the rows do not fit, or there is
+ * no memory for more.  What was in use above is given back.
+ */
 extern bool shf_rowbuf_resize(ShfRowBuf *rb, size_t usable);
 
 /*

@@ -256,6 +256,21 @@ typedef struct ShfWriterOptions
 	int			max_open_files; /* descriptors the writer may hold at once, >= 1 */
 
 	/*
+	 * SHF_LAYOUT_LOG, and SHF_LAYOUT_PARTITION_FILES as long as nothing has left the
+	 * row buffer: a segment of up to so many bytes gets no file, ShfSegment.image has
+	 * it.  At most write_buffer_size; 0: always files.
+	 */
+	uint32_t	inline_max;
+
+	/*
+	 * Called when the writer holds no descriptor and wants up to "wanted" of them;
+	 * returns how many it may hold until it is drained, rested or closed, at least 1.
+	 * May longjmp like poll; NULL: max_open_files are there at any time.
+	 */
+	int			(*open_files) (void *arg, int wanted);
+	void	   *open_files_arg;
+
+	/*
 	 * Called between blocks on the thread that called append or finish, may be
 	 * NULL.  It may longjmp out: shf_writer_close() stays valid after that.
 	 */
@@ -291,9 +306,10 @@ typedef struct ShfSegment
 	uint64_t	bytes;			/* of all its files together */
 	uint64_t	raw_bytes;		/* sum over extents */
 	uint64_t	blocks;
-	uint64_t	files;			/* 1, or how many partition files there are */
+	uint64_t	files;			/* 1, or how many partition files there are; 0: image */
 	uint32_t	nextents;
 	ShfExtent  *extents;		/* by partition, then offset; every extent has rows */
+	uint8_t    *image;			/* the whole file where there is none, see inline_max */
 } ShfSegment;
 
 typedef struct ShfMetrics
@@ -325,6 +341,21 @@ extern ShfRow *shf_writer_row(ShfWriter *w);
  * without being copied; order inside each partition is kept.
  */
 extern ShfCode shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err);
+
+/* Memory that the writer holds now, in bytes; cheap. */
+extern uint64_t shf_writer_memory(const ShfWriter *w);
+
+/*
+ * Emits all rows, also those that would have waited for more of their partition, and
+ * rests.
+ */
+extern ShfCode shf_writer_drain(ShfWriter *w, ShfError *err);
+
+/*
+ * Gives back descriptors and working memory, not the rows, until the next row needs
+ * them: files are written to, synced if they are to be, closed and later opened again.
+ */
+extern ShfCode shf_writer_rest(ShfWriter *w, ShfError *err);
 
 /*
  * Emits what is left, completes, checks and syncs all files.  The array belongs to
@@ -411,6 +442,11 @@ extern ShfCode shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit,
  */
 extern ShfCode shf_verify_file(const char *path, const uint8_t *id, const ShfExtent *extents,
 							   uint32_t nextents, ShfError *err);
+
+/* The same of a file in memory; name is for messages. */
+extern ShfCode shf_verify_memory(const void *data, size_t len, const char *name,
+								 const uint8_t *id, const ShfExtent *extents,
+								 uint32_t nextents, ShfError *err);
 
 /* ---------------------------------------------------------------- streams */
 

@@ -331,3 +331,16 @@ shf_verify_file(const char *path, const uint8_t *id, const ShfExtent *extents, u
 	shf_reader_close(reader);
 	return code;
 }
+
+ShfCode
+shf_verify_memory(const void *data, size_t len, const char *name, const uint8_t *id,
+				  const ShfExtent *extents, uint32_t nextents, ShfError *err)
+{
+	ShfReader *reader;
+	ShfCode code = shf_reader_open_memory(&reader, data, len, name, err);
+
+	if (code == SHF_OK)
+		code = shf_verify_reader(reader, id, extents, nextents, err);
+	shf_reader_close(reader);
+	return code;
+}

@@ -11,7 +11,9 @@
  * The rest is shared by the row buffer and the index (extents and block positions),
  * which grows with the data: before each run there is always room for the index
  * entries that the run can add, and after it the row buffer is made smaller by what
- * they took.
+ * they took.  The row buffer's share, "allowed", is taken in steps as rows come, and the
+ * buffers of encoder and output when the first block is made: a writer of a few rows is
+ * small, and so is one that rests.
  *
  * poll may longjmp out of append and finish.  The writer is "busy" then, as after an
  * error, and only good for shf_writer_close().
@@ -47,6 +49,7 @@ struct ShfWriter
 	ShfAccount	account;
 	ShfMetrics	metrics;
 	uint64_t	shared_memory;	/* for row buffer and index together */
+	uint64_t	allowed;		/* the row buffer's share */
 	uint64_t	rowbuf_accounted;
 	uint64_t	rows;
 	bool		busy;			/* inside a call, or left by an error or a jump */
@@ -164,12 +167,25 @@ share_memory(ShfWriter *w, ShfError *err)
 		region = w->rowbuf.region_bytes;
 
 	/* Not for every few bytes. */
-	if (region <= w->rowbuf.usable && w->rowbuf.usable - region < 4096)
+	if (region <= w->allowed && w->allowed - region < 4096)
 		return SHF_OK;
-	if (region < min_region(&w->layout, &w->options) || !shf_rowbuf_resize(&w->rowbuf, region))
+	if (region < min_region(&w->layout, &w->options) ||
+		(region < w->rowbuf.usable && !shf_rowbuf_resize(&w->rowbuf, region)))
 		return index_too_large(w, err);
+	w->allowed = region;
 	account_rowbuf(w);
 	return SHF_OK;
+}
+
+/* Takes more of the row buffer's share; false if it has all. */
+static bool
+grow_rowbuf(ShfWriter *w)
+{
+	uint64_t	usable = (uint64_t) w->rowbuf.usable * 4;
+
+	if (usable > w->allowed)
+		usable = w->allowed;
+	return usable > w->rowbuf.usable && shf_rowbuf_resize(&w->rowbuf, usable);
 }
 
 /* ---------------------------------------------------------------- runs */
@@ -265,8 +281,8 @@ emit_large_row(ShfWriter *w, uint32_t partition, ShfError *err)
 		w->options.poll(w->options.poll_arg);
 
 	/* Index entries outside of runs: room for those of the next run must remain. */
-	if (shf_output_index_memory(w->output) + w->rowbuf.usable +
-		run_index_memory(&w->layout, &w->options, w->rowbuf.usable) <= w->shared_memory)
+	if (shf_output_index_memory(w->output) + w->allowed +
+		run_index_memory(&w->layout, &w->options, w->allowed) <= w->shared_memory)
 		return SHF_OK;
 	code = emit_run(w, true, err);
 	return code == SHF_OK ? share_memory(w, err) : code;
@@ -304,6 +320,9 @@ check_options(const ShfWriterOptions *options, ShfError *err)
 						   MAX_WRITE_BUFFER);
 	if (code != SHF_OK)
 		return code;
+	if (options->inline_max > options->write_buffer_size)
+		return shf_error(err, SHF_ERR_INVALID, "inline_max is %u, but must not be above write_buffer_size, %u",
+						 options->inline_max, options->write_buffer_size);
 	if (options->layout == SHF_LAYOUT_STREAM)
 	{
 		if (options->write_stream == NULL)
@@ -376,6 +395,7 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 						   fit_region(&w->layout, &w->options, w->shared_memory), err);
 	if (code != SHF_OK)
 		return code;
+	w->allowed = w->rowbuf.region_bytes & ~(uint64_t) 7;
 	w->row.fixed = shf_rowbuf_next(&w->rowbuf);
 	code = shf_arrow_encoder_create(&w->encoder, &w->schema, &w->layout, &w->options,
 										&w->account, err);
@@ -447,6 +467,11 @@ append_slowly(ShfWriter *w, uint32_t partition, ShfAppend outcome, ShfError *err
 		return code;
 	}
 
+	while (grow_rowbuf(w))
+	{
+		if (shf_rowbuf_append(&w->rowbuf, partition, &w->row) == SHF_APPENDED)
+			return SHF_OK;
+	}
 	code = emit_run(w, false, err);
 	if (code == SHF_OK)
 		code = share_memory(w, err);
@@ -479,6 +504,66 @@ shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 	return code;
 }
 
+uint64_t
+shf_writer_memory(const ShfWriter *w)
+{
+	uint64_t	in_use = w->rowbuf.used + SHF_ROW_OVERHEAD * (uint64_t) w->rowbuf.nrows;
+
+	return w->account.used - w->rowbuf_accounted +
+		(in_use > w->rowbuf.touched ? in_use : w->rowbuf.touched);
+}
+
+ShfCode
+shf_writer_rest(ShfWriter *w, ShfError *err)
+{
+	ShfCode		code;
+
+	if (w->busy || w->finished)
+		return not_usable(w, err);
+	w->busy = true;
+	code = shf_output_rest(w->output, err);
+	if (code != SHF_OK)
+		return code;
+	w->encoder->ops->rest(w->encoder);
+	w->busy = false;
+	return SHF_OK;
+}
+
+ShfCode
+shf_writer_drain(ShfWriter *w, ShfError *err)
+{
+	ShfCode		code;
+
+	if (w->busy || w->finished)
+		return not_usable(w, err);
+	w->busy = true;
+	code = emit_run(w, true, err);
+	if (code == SHF_OK)
+		code = share_memory(w, err);
+	if (code != SHF_OK)
+		return code;
+	if (w->rowbuf.usable > SHF_ROWBUF_FIRST)
+		(void) shf_rowbuf_resize(&w->rowbuf, SHF_ROWBUF_FIRST);
+	account_rowbuf(w);
+	w->row.fixed = shf_rowbuf_next(&w->rowbuf);
+	w->busy = false;
+	return shf_writer_rest(w, err);
+}
+
+/* Partition files of a few rows each would be many files for nothing. */
+static ShfCode
+prefer_image(ShfWriter *w, ShfError *err)
+{
+	if (w->options.layout != SHF_LAYOUT_PARTITION_FILES || w->output->nsegments > 0 ||
+		w->rowbuf.nrows == 0 || w->rowbuf.used > w->options.inline_max / 2)
+		return SHF_OK;
+	shf_output_close(w->output);
+	w->output = NULL;
+	w->options.layout = SHF_LAYOUT_LOG;
+	return shf_output_create(&w->output, &w->schema, &w->options,
+							 shf_arrow_max_message(&w->schema, &w->options), &w->account, err);
+}
+
 ShfCode
 shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, ShfError *err)
 {
@@ -487,7 +572,9 @@ shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, Shf
 	if (w->busy || w->finished)
 		return not_usable(w, err);
 	w->busy = true;
-	code = emit_run(w, true, err);
+	code = prefer_image(w, err);
+	if (code == SHF_OK)
+		code = emit_run(w, true, err);
 	if (code == SHF_OK)
 		code = shf_output_finish(w->output, err);
 	if (code != SHF_OK)

@@ -7,6 +7,9 @@
  * two are the relation's storage as pg_class names it and nothing ties a row to a
  * relation's oid: rewrites swap storages between relations.
  *
+ * Writes of a few rows have their segment in the row itself: what would be the bytes of
+ * its file is in "image".
+ *
  * Rows are inserted and deleted here only, below the executor, so that neither triggers
  * (one keeps everybody else's rows out) nor privileges of the current user apply.
  * Callers hold whatever lock on the relation their operation needs; two writers of one
@@ -22,6 +25,7 @@
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/index.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -44,6 +48,7 @@
 
 #include "catalog.h"
 #include "shuffle.h"
+#include "write_state.h"
 
 PG_FUNCTION_INFO_V1(shuffle_segment_guard);
 
@@ -169,6 +174,8 @@ form_row(ShuffleSegmentRow *row, HeapTuple tuple, TupleDesc desc)
 	row->name = TextDatumGetCString(values[Anum_segment_name - 1]);
 	if (!isnull[Anum_segment_extents - 1])
 		row->extents = datumCopy(values[Anum_segment_extents - 1], false, -1);
+	if (!isnull[Anum_segment_image - 1])
+		row->image = datumCopy(values[Anum_segment_image - 1], false, -1);
 }
 
 /* Keys of a scan over a storage, or one of its segments (nkeys 3). */
@@ -223,8 +230,22 @@ draw_number(Relation rel, const ShuffleStorage *storage)
 	return 0;					/* keep compiler quiet */
 }
 
+/* CatalogTupleInsert() always takes the current command id. */
+static void
+insert_tuple(Relation rel, HeapTuple tuple, Datum *key, CommandId cid)
+{
+	Relation	index;
+	bool		isnull[3] = {false};
+
+	heap_insert(rel, tuple, cid, 0, NULL);
+	index = index_open(ids.pkey, RowExclusiveLock);
+	(void) index_insert(index, key, isnull, &tuple->t_self, rel, UNIQUE_CHECK_YES, false,
+						BuildIndexInfo(index));
+	index_close(index, RowExclusiveLock);
+}
+
 void
-shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents)
+shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents, CommandId cid)
 {
 	Datum		values[Natts_segment];
 	bool		isnull[Natts_segment] = {false};
@@ -263,9 +284,12 @@ shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents)
 	values[Anum_segment_name - 1] = CStringGetTextDatum(row->name);
 	values[Anum_segment_routing - 1] = CStringGetTextDatum(row->routing);
 	values[Anum_segment_extents - 1] = PointerGetDatum(stored);
+	values[Anum_segment_image - 1] = row->image;
+	isnull[Anum_segment_image - 1] = (row->image == (Datum) 0);
 
+	/* The key's columns are the first three. */
 	tuple = heap_form_tuple(RelationGetDescr(rel), values, isnull);
-	CatalogTupleInsert(rel, tuple);
+	insert_tuple(rel, tuple, values, cid);
 	heap_freetuple(tuple);
 	pfree(stored);
 	table_close(rel, RowExclusiveLock);
@@ -351,6 +375,7 @@ shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot)
 	bool		settled;
 
 	require_extension();
+	shuffle_states_before_read(storage, snapshot);
 	rel = table_open(ids.table, AccessShareLock);
 	rows = scan_storage(rel, storage, snapshot, &settled);
 	table_close(rel, AccessShareLock);
@@ -405,6 +430,7 @@ shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot snapshot)
 	bool		settled;
 
 	require_extension();
+	shuffle_states_before_read(storage, snapshot);
 	rel = table_open(ids.table, AccessShareLock);
 	rows = scan_storage(rel, storage, snapshot, &settled);
 	table_close(rel, AccessShareLock);
@@ -435,6 +461,19 @@ shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot sn
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return row;
+}
+
+bytea *
+shuffle_catalog_image(const ShuffleSegmentRow *row)
+{
+	bytea	   *image = row->image == (Datum) 0 ? NULL : DatumGetByteaPP(row->image);
+
+	if (image == NULL || VARSIZE_ANY_EXHDR(image) != row->bytes)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("segment \"%s\" has neither files nor an image of %lld bytes", row->name,
+						(long long) row->bytes)));
+	return image;
 }
 
 void

@@ -32,7 +32,8 @@ enum
 	Anum_segment_name,
 	Anum_segment_routing,
 	Anum_segment_extents,
-	Natts_segment = Anum_segment_extents
+	Anum_segment_image,			/* NULL for a segment with files */
+	Natts_segment = Anum_segment_image
 };
 
 /* As shuffle_catalog_segments(), without the check for a rewrite. */

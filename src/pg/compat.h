@@ -63,7 +63,11 @@ typedef Oid RelFileNumber;
 /* 18 has no execute_once: it finds out by itself. */
 #if PG_VERSION_NUM >= 180000
 #define ExecutorRunOnce(desc) ExecutorRun(desc, ForwardScanDirection, 0)
+#define SHUFFLE_RUN_ONCE_PARAM
+#define SHUFFLE_RUN_ONCE_ARG
 #else
+#define SHUFFLE_RUN_ONCE_PARAM , bool execute_once
+#define SHUFFLE_RUN_ONCE_ARG , execute_once
 #define ExecutorRunOnce(desc) ExecutorRun(desc, ForwardScanDirection, 0, true)
 #endif
 

@@ -137,6 +137,19 @@ verify_index(const ShuffleSegmentRow *row, const ShfExtent *extents)
 	return NULL;
 }
 
+/* What is wrong with the segment's image, or NULL. */
+static const char *
+verify_image(const char *name, const ShuffleSegmentRow *row, const ShfExtent *extents)
+{
+	bytea	   *image = shuffle_catalog_image(row);
+	ShfError	err;
+
+	if (shf_verify_memory(VARDATA_ANY(image), VARSIZE_ANY_EXHDR(image), name, row->id, extents,
+						  row->nextents, &err) != SHF_OK)
+		return pstrdup(err.message);
+	return NULL;
+}
+
 /* Size of a file, or what is wrong with it. */
 static const char *
 verify_file(const char *path, const ShuffleSegmentRow *row, const ShfExtent *extents,
@@ -168,6 +181,14 @@ verify_segment(ReturnSetInfo *rsinfo, const ShuffleSegmentRow *row)
 	int64		files = 0;
 	int			i = 0;
 
+	if (row->files == 0)
+	{
+		char	   *name = psprintf("segment %d in the catalog", row->number);
+
+		verify_report(rsinfo, name, -1, row->blocks, row->rows,
+					  error != NULL ? error : verify_image(name, row, extents));
+		return;
+	}
 	while (i < row->nextents)
 	{
 		uint32		partition = extents[i].partition;

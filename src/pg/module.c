@@ -11,6 +11,7 @@
 #include "utils/guc.h"
 
 #include "shuffle.h"
+#include "write_state.h"
 
 SHUFFLE_MODULE_MAGIC;
 
@@ -152,6 +153,7 @@ _PG_init(void)
 	define_settings();
 	shuffle_label_init();
 	shuffle_xact_init();
+	shuffle_states_init();
 }
 
 int

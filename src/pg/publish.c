@@ -7,6 +7,9 @@
  * subtransaction removes every file whose name begins with the place's prefix.  When the
  * files are complete, each segment is published in the same subtransaction; its rows
  * exist from the next command on.
+ *
+ * A write that may turn out to need no file makes the place first, which is only names,
+ * and opens it when the first file is made.
  */
 #include "postgres.h"
 
@@ -16,7 +19,7 @@
 
 /* Assigns the transaction id, which cannot be done once parallel workers run. */
 void
-shuffle_place_prepare(ShufflePlace *place, const ShuffleStorage *storage)
+shuffle_place_make(ShufflePlace *place, const ShuffleStorage *storage)
 {
 	FullTransactionId fxid = GetTopFullTransactionId();
 	uint64		nonce;
@@ -28,9 +31,28 @@ shuffle_place_prepare(ShufflePlace *place, const ShuffleStorage *storage)
 	place->storage = *storage;
 	place->sync = shuffle_setting_sync;
 	place->root = shuffle_root();
-	place->dir = shuffle_storage_prepare(&place->storage);
+	place->dir = shuffle_storage_dir(place->root, &place->storage);
 	place->prefix = shuffle_job_prefix(fxid, GetCurrentSubTransactionId(), nonce);
-	shuffle_xact_own_files(place->dir, place->prefix);
+}
+
+void
+shuffle_place_open(const ShufflePlace *place, SubTransactionId subid)
+{
+	char	   *dir = shuffle_storage_prepare(&place->storage);
+
+	if (strcmp(dir, place->dir) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" has changed during a write", "shuffle_ext.directory")));
+	pfree(dir);
+	shuffle_xact_own_files(place->dir, place->prefix, subid);
+}
+
+void
+shuffle_place_prepare(ShufflePlace *place, const ShuffleStorage *storage)
+{
+	shuffle_place_make(place, storage);
+	shuffle_place_open(place, GetCurrentSubTransactionId());
 }
 
 char *
@@ -41,7 +63,7 @@ shuffle_place_path(const ShufflePlace *place, uint32 writer)
 
 void
 shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const char *routing,
-				uint32 writer, const ShfSegment *segment, int32 number)
+				uint32 writer, const ShfSegment *segment, int32 number, CommandId cid)
 {
 	ShuffleSegmentRow row = {0};
 
@@ -60,7 +82,15 @@ shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const 
 	row.files = segment->files;
 	row.nextents = segment->nextents;
 
+	if (segment->image != NULL)
+	{
+		bytea	   *image = palloc(VARHDRSZ + segment->bytes);
+
+		SET_VARSIZE(image, VARHDRSZ + segment->bytes);
+		memcpy(VARDATA(image), segment->image, segment->bytes);
+		row.image = PointerGetDatum(image);
+	}
 	if (segment->layout == SHF_LAYOUT_PARTITION_FILES && place->sync)
 		shuffle_fsync_dir(psprintf("%s/%s", place->dir, row.name));
-	shuffle_catalog_insert(&row, segment->extents);
+	shuffle_catalog_insert(&row, segment->extents, cid);
 }

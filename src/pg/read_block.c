@@ -122,7 +122,7 @@ shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc 
 	char		expected[33];
 	ShfError	err;
 
-	if (!AcquireExternalFD())
+	if (segment->files > 0 && !AcquireExternalFD())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("could not open file \"%s\" of table \"%s\": too many open files",
@@ -132,13 +132,27 @@ shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc 
 
 	file = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleFile));
 	file->refs = 1;
-	file->counted = true;
+	file->counted = (segment->files > 0);
 	file->storage = segment->storage;
 	strlcpy(file->relname, relname, NAMEDATALEN);
 
 	PG_TRY();
 	{
-		if (shf_reader_open(&file->reader, path, &err) != SHF_OK)
+		ShfCode		code;
+
+		if (segment->files > 0)
+			code = shf_reader_open(&file->reader, path, &err);
+		else
+		{
+			bytea	   *image = shuffle_catalog_image(segment);
+
+			/* It outlives the caller's memory, and the engine reads it in place. */
+			file->image = MemoryContextAlloc(TopMemoryContext, VARSIZE_ANY_EXHDR(image));
+			memcpy(file->image, VARDATA_ANY(image), VARSIZE_ANY_EXHDR(image));
+			code = shf_reader_open_memory(&file->reader, file->image, VARSIZE_ANY_EXHDR(image),
+										  path, &err);
+		}
+		if (code != SHF_OK)
 		{
 			file->reader = NULL;
 			shuffle_read_error(relname, &err);
@@ -190,6 +204,11 @@ shuffle_file_unpin(ShuffleFile *file)
 	if (--file->refs > 0)
 		return;
 	shuffle_file_close(file);
+	if (file->image != NULL)
+	{
+		shf_reader_close(file->reader);
+		pfree(file->image);
+	}
 	if (file->decoder != NULL)
 		shuffle_decoder_unpin(file->decoder);
 	pfree(file);

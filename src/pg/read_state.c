@@ -386,7 +386,10 @@ enter_file(ShuffleReadState *state, uint32 partition)
 
 	drop_file(state);
 	oldcxt = MemoryContextSwitchTo(state->segment_cxt);
-	path = shuffle_segment_path(row->root, &row->storage, row->name, row->layout, partition);
+	if (row->files > 0)
+		path = shuffle_segment_path(row->root, &row->storage, row->name, row->layout, partition);
+	else
+		path = psprintf("segment %d in the catalog", row->number);
 	state->file = shuffle_file_open(path, row, state->desc, state->relname, &state->decoder);
 	state->file_partition = partition;
 	pfree(path);

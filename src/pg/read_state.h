@@ -51,6 +51,7 @@ typedef struct ShuffleFile
 	int			refs;
 	bool		counted;		/* holds an external descriptor */
 	ShfReader  *reader;			/* NULL when closed */
+	uint8	   *image;			/* what reader reads, of a segment without files */
 	ShuffleDecoder *decoder;
 	ShuffleStorage storage;
 	char		relname[NAMEDATALEN];	/* for messages */

@@ -44,6 +44,7 @@
 #include "catalog.h"
 #include "rewrite.h"
 #include "storage.h"
+#include "write_state.h"
 
 /* ---------------------------------------------------------------- rewriter */
 
@@ -171,7 +172,7 @@ shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbe
 		shuffle_fsync_dir(rewriter->place.dir);
 	for (int i = 0; i < nsegments; i++)
 		shuffle_publish(&rewriter->place, rewriter->options, routing, 0, &segments[i],
-						i < nnumbers ? numbers[i] : -1);
+						i < nnumbers ? numbers[i] : -1, GetCurrentCommandId(true));
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(rewriter->cxt);
 	return nsegments;
@@ -364,6 +365,7 @@ shuffle_copy_data(Relation rel, const RelFileLocator *locator)
 
 	move.from = shuffle_storage_of(rel);
 	move.to = shuffle_storage_from_locator(*locator);
+	shuffle_states_before_read(&move.from, NULL);
 
 	ScanKeyInit(&keys[0], Anum_segment_tablespace, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(move.from.tablespace));

@@ -273,9 +273,10 @@ extern void shuffle_xact_init(void);	/* registers the transaction callbacks */
 
 /*
  * The leader answers for all files in dir whose name begins with prefix: they are
- * unlinked when the current subtransaction (or a parent it was merged into) aborts.
+ * unlinked when the subtransaction, the current one or one around it, or a parent it was
+ * merged into, aborts.
  */
-extern void shuffle_xact_own_files(const char *dir, const char *prefix);
+extern void shuffle_xact_own_files(const char *dir, const char *prefix, SubTransactionId subid);
 
 /* ------------------------------------------------------------ sweep.c */
 
@@ -299,9 +300,10 @@ typedef struct ShuffleSegmentRow
 	int64		bytes;
 	int64		raw_bytes;
 	int64		blocks;
-	int64		files;
+	int64		files;			/* 0: the segment is image */
 	int32		nextents;
 	Datum		extents;		/* detoastable bytea, or 0 */
+	Datum		image;			/* detoastable bytea: what would be its file, or 0 */
 } ShuffleSegmentRow;
 
 #define SHUFFLE_MAX_SEGMENTS	(1 << 20)	/* per storage, see tid in shuffle.h */
@@ -311,11 +313,14 @@ extern Oid	shuffle_catalog_relid(const char *name);
 extern bool shuffle_extension_exists(void);
 
 /*
- * Publishes a segment: inserts the row with the current command id, with row->number if
- * that is not negative and with a new number otherwise.  The caller does
+ * Publishes a segment: inserts the row as if by command cid of the current
+ * subtransaction, which must have a transaction id in parallel mode.  It gets row->number
+ * if that is not negative and a new number otherwise, and row->image; row->extents is not
+ * looked at.  Later commands see the row: with the current command id the caller does
  * CommandCounterIncrement.
  */
-extern void shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents);
+extern void shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents,
+								   CommandId cid);
 
 /*
  * Segments of a storage visible to snapshot, by number, in the current context.
@@ -332,6 +337,9 @@ extern ShuffleSegmentRow *shuffle_catalog_segment(const ShuffleStorage *storage,
 extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
 
 /* ------------------------------------------------------------ extents.c */
+
+/* Image of a segment without files, detoasted. */
+extern bytea *shuffle_catalog_image(const ShuffleSegmentRow *row);
 
 /* All extents, by partition and offset; palloc'd (huge allowed). */
 extern ShfExtent *shuffle_catalog_extents(const ShuffleSegmentRow *row);
@@ -357,6 +365,15 @@ typedef struct ShuffleWriteSpec
 	int			block_min_rows;
 	int			write_buffer_kb;
 	bool		sync;
+
+	/*
+	 * For writers that may turn out to need no file: a segment of up to so many bytes
+	 * becomes ShfSegment.image, and opening is called before files are opened, each time
+	 * after none was open.  It may raise.
+	 */
+	uint32		inline_max;
+	void		(*opening) (void *arg);
+	void	   *opening_arg;
 } ShuffleWriteSpec;
 
 /* Fills the settings part of a spec from the current settings. */
@@ -378,6 +395,17 @@ extern void shuffle_writer_put_into(ShuffleWriter *writer, uint32 partition,
 /* Completes the files.  The array lives as long as the writer. */
 extern const ShfSegment *shuffle_writer_end(ShuffleWriter *writer, int *nsegments);
 
+/* Memory in bytes: held now; least that a writer needs to emit a run. */
+extern uint64 shuffle_writer_memory(const ShuffleWriter *writer);
+extern uint64 shuffle_writer_least_memory(const ShuffleWriter *writer);
+
+/* Descriptors held now, of a writer with spec.opening. */
+extern int	shuffle_writer_descriptors(const ShuffleWriter *writer);
+
+/* Emits all rows and gives back memory and descriptors; the latter only. */
+extern void shuffle_writer_drain(ShuffleWriter *writer);
+extern void shuffle_writer_rest(ShuffleWriter *writer);
+
 /* Frees the writer and all its memory before its context does. */
 extern void shuffle_writer_free(ShuffleWriter *writer);
 
@@ -393,7 +421,16 @@ typedef struct ShufflePlace
 	bool		sync;			/* the setting may change while the write runs */
 } ShufflePlace;
 
-/* From here on an abort of the current subtransaction removes the files. */
+/* Names only; the place belongs to the current subtransaction. */
+extern void shuffle_place_make(ShufflePlace *place, const ShuffleStorage *storage);
+
+/*
+ * Makes the directory.  From here on an abort of the subtransaction the place belongs to
+ * removes the files.
+ */
+extern void shuffle_place_open(const ShufflePlace *place, SubTransactionId subid);
+
+/* Both, for the current subtransaction. */
 extern void shuffle_place_prepare(ShufflePlace *place, const ShuffleStorage *storage);
 
 /* What ShuffleWriteSpec calls path. */
@@ -401,13 +438,17 @@ extern char *shuffle_place_path(const ShufflePlace *place, uint32 writer);
 
 /*
  * Inserts the catalog row of a finished segment.  routing is options as text with
- * attnums; number is the segment's, or -1 for a new one.
+ * attnums; number is the segment's, or -1 for a new one; cid is the command that its rows
+ * were inserted by.
  */
 extern void shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options,
 							const char *routing, uint32 writer, const ShfSegment *segment,
-							int32 number);
+							int32 number, CommandId cid);
 
 /* ------------------------------------------------------------ job.c, sink.c, query.c, target.c: write.h */
+
+/* target.c: an error if the table (or invalid: a new one) is in a publication by name. */
+extern void shuffle_refuse_published(Oid relid, Oid namespace, const char *name);
 
 /* ------------------------------------------------------------ scan.c */
 

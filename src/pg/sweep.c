@@ -532,7 +532,9 @@ shuffle_sweep_if_needed(void)
 {
 	static bool checked = false;
 
-	if ((checked && !shuffle_sweep_wanted) || IsBinaryUpgrade || RecoveryInProgress() ||
+	/* In parallel mode (CREATE TABLE AS) nothing may be written to a table of ours. */
+	if ((checked && !shuffle_sweep_wanted) || IsBinaryUpgrade || IsInParallelMode() ||
+		RecoveryInProgress() ||
 		!shuffle_extension_exists())
 		return;
 

@@ -33,6 +33,7 @@
 
 #include "read_state.h"
 #include "rewrite.h"
+#include "write_state.h"
 
 static const TableAmRoutine shuffle_methods;
 
@@ -131,41 +132,19 @@ am_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction, Tuple
 
 /* ---------------------------------------------------------------- writing rows */
 
-/* ALTER TABLE and others rewrite a table by inserting into a transient relation. */
-static void
-refuse_insert(Relation rel)
-{
-	if (OidIsValid(rel->rd_rel->relrewrite))
-	{
-		const char *name = get_rel_name(rel->rd_rel->relrewrite);
-
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot rewrite shuffle table \"%s\"", name ? name : "?"),
-				 errhint("Use shuffle_write('SELECT ...', '%s', if_exists => 'replace').",
-						 name ? name : "?")));
-	}
-
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot insert single rows into shuffle table \"%s\"",
-					RelationGetRelationName(rel)),
-			 errhint("Use shuffle_write('SELECT ...', '%s', if_exists => 'append').",
-					 RelationGetRelationName(rel))));
-}
-
 static void
 am_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 				BulkInsertState bistate)
 {
-	refuse_insert(rel);
+	shuffle_states_insert(rel, slot, cid);
 }
 
 static void
 am_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId cid, int options,
 				BulkInsertState bistate)
 {
-	refuse_insert(rel);
+	for (int i = 0; i < nslots; i++)
+		shuffle_states_insert(rel, slots[i], cid);
 }
 
 static void
@@ -252,6 +231,7 @@ am_relation_nontransactional_truncate(Relation rel)
 	List	   *roots = NIL;
 	ListCell   *lc;
 
+	shuffle_states_discard(&storage);
 	if (shuffle_catalog_delete(&storage, &roots))
 	{
 		CommandCounterIncrement();
@@ -450,6 +430,12 @@ static const TableAmRoutine shuffle_methods = {
 	.tuple_insert_speculative = am_tuple_insert_speculative,
 	.tuple_complete_speculative = am_tuple_complete_speculative,
 	.multi_insert = am_multi_insert,
+
+	/*
+	 * No finish_bulk_insert: COPY calls it whenever it has rows for too many partitions
+	 * of a partitioned table, and would make many small segments.
+	 */
+
 	.tuple_delete = am_tuple_delete,
 	.tuple_update = am_tuple_update,
 	.tuple_lock = am_tuple_lock,

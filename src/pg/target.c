@@ -132,8 +132,8 @@ refuse_table(Relation rel, const char *what)
  * published the table or its schema by name must know; FOR ALL TABLES leaves it out, as
  * it does unlogged tables.
  */
-static void
-check_published(Oid relid, Oid namespace, const char *name)
+void
+shuffle_refuse_published(Oid relid, Oid namespace, const char *name)
 {
 	List	   *publications = GetSchemaPublications(namespace);
 
@@ -249,7 +249,7 @@ prepare_creation(ShuffleTarget *target)
 						target->name->relname, get_namespace_name(namespace))));
 	if (pg_namespace_aclcheck(namespace, GetUserId(), ACL_CREATE) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_SCHEMA, get_namespace_name(namespace));
-	check_published(InvalidOid, namespace, target->name->relname);
+	shuffle_refuse_published(InvalidOid, namespace, target->name->relname);
 	target->name->schemaname = get_namespace_name(namespace);
 	lock_name(namespace, target->name->relname);
 }
@@ -292,7 +292,7 @@ shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc)
 	target->rel = table_open(target->relid, NoLock);
 	if (args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
 		CheckTableNotInUse(target->rel, "replace");
-	check_published(target->relid, RelationGetNamespace(target->rel), target->name->relname);
+	shuffle_refuse_published(target->relid, RelationGetNamespace(target->rel), target->name->relname);
 	check_features(target->rel);
 	match_columns(target, desc);
 	target->stored = shuffle_options_of(target->rel);

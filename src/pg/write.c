@@ -164,7 +164,8 @@ publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOption
 			MemoryContextSwitchTo(old);
 			break;
 		}
-		shuffle_publish(place, options, routing, summary.writer, segment, -1);
+		shuffle_publish(place, options, routing, summary.writer, segment, -1,
+						GetCurrentCommandId(true));
 		add_segment(totals, segment);
 		if (last_writer != summary.writer)
 			totals->nwriters++;

@@ -26,10 +26,20 @@ struct ShuffleWriter
 	ShuffleRouter *router;
 	ShuffleTypeMap *map;
 	const ShfRowLayout *layout;
+	uint64		least_memory;
 	int			nfds;			/* descriptors accounted for */
+	void		(*opening) (void *arg);
+	void	   *opening_arg;
 	MemoryContext context;
 	MemoryContextCallback callback;
 };
+
+static void
+release_descriptors(ShuffleWriter *writer)
+{
+	for (; writer->nfds > 0; writer->nfds--)
+		ReleaseExternalFD();
+}
 
 static void
 writer_release(void *arg)
@@ -39,8 +49,7 @@ writer_release(void *arg)
 	if (writer->engine != NULL)
 		shf_writer_close(writer->engine);
 	writer->engine = NULL;
-	for (; writer->nfds > 0; writer->nfds--)
-		ReleaseExternalFD();
+	release_descriptors(writer);
 }
 
 static void
@@ -73,6 +82,20 @@ acquire_descriptors(ShuffleWriter *writer, int wanted)
 				 errhint("Raise max_files_per_process.")));
 }
 
+/* The engine's question for descriptors. */
+static int
+writer_open_files(void *arg, int wanted)
+{
+	ShuffleWriter *writer = arg;
+
+	if (writer->nfds == 0)
+	{
+		writer->opening(writer->opening_arg);
+		acquire_descriptors(writer, wanted);
+	}
+	return writer->nfds;
+}
+
 ShuffleWriter *
 shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 {
@@ -82,7 +105,8 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	ShuffleWriter *writer = palloc0(sizeof(ShuffleWriter));
 	ShfWriterOptions engine = {0};
 	const ShfSchema *schema;
-	uint64		needed;
+	int			files = options->layout == SHF_LAYOUT_LOG ? 1 :
+		Min(options->partitions, WRITER_MAX_OPEN_FILES);
 	ShfError	err;
 
 	writer->context = context;
@@ -95,8 +119,18 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 										 options->null_unrepresentable);
 	schema = shuffle_typemap_schema(writer->map);
 
-	acquire_descriptors(writer, options->layout == SHF_LAYOUT_LOG ? 1 :
-						Min(options->partitions, WRITER_MAX_OPEN_FILES));
+	if (spec->opening != NULL)
+	{
+		writer->opening = spec->opening;
+		writer->opening_arg = spec->opening_arg;
+		engine.open_files = writer_open_files;
+		engine.open_files_arg = writer;
+	}
+	else
+	{
+		acquire_descriptors(writer, files);
+		files = writer->nfds;
+	}
 
 	engine.partitions = options->partitions;
 	engine.layout = options->layout;
@@ -110,18 +144,19 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	engine.path = spec->path;
 	engine.file_mode = pg_file_create_mode;
 	engine.dir_mode = pg_dir_create_mode;
-	engine.max_open_files = writer->nfds;
+	engine.max_open_files = files;
+	engine.inline_max = Min(spec->inline_max, engine.write_buffer_size);
 	engine.poll = writer_poll;
 
-	needed = shf_writer_min_memory(schema, &engine);
-	if (needed > engine.memory_limit)
+	writer->least_memory = shf_writer_min_memory(schema, &engine);
+	if (writer->least_memory > engine.memory_limit)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("\"%s\" is too small for this table", "shuffle_ext.memory_limit"),
 				 errdetail("It is %d kB; %d columns in %d partitions need at least "
 						   UINT64_FORMAT " kB.",
 						   spec->memory_limit_kb, schema->nfields, options->partitions,
-						   (needed + 1023) / 1024),
+						   (writer->least_memory + 1023) / 1024),
 				 errhint("Raise \"%s\", or lower \"%s\" or the number of partitions.",
 						 "shuffle_ext.memory_limit", "shuffle_ext.block_bytes")));
 
@@ -156,7 +191,44 @@ shuffle_writer_end(ShuffleWriter *writer, int *nsegments)
 	ShfError	err;
 
 	SHUFFLE_CHECK(shf_writer_finish(writer->engine, &segments, nsegments, &err), &err);
+	release_descriptors(writer);
 	return segments;
+}
+
+uint64
+shuffle_writer_memory(const ShuffleWriter *writer)
+{
+	return shf_writer_memory(writer->engine);
+}
+
+uint64
+shuffle_writer_least_memory(const ShuffleWriter *writer)
+{
+	return writer->least_memory;
+}
+
+int
+shuffle_writer_descriptors(const ShuffleWriter *writer)
+{
+	return writer->nfds;
+}
+
+void
+shuffle_writer_drain(ShuffleWriter *writer)
+{
+	ShfError	err;
+
+	SHUFFLE_CHECK(shf_writer_drain(writer->engine, &err), &err);
+	release_descriptors(writer);
+}
+
+void
+shuffle_writer_rest(ShuffleWriter *writer)
+{
+	ShfError	err;
+
+	SHUFFLE_CHECK(shf_writer_rest(writer->engine, &err), &err);
+	release_descriptors(writer);
 }
 
 void

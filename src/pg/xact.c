@@ -19,6 +19,9 @@
  * callback, when nothing can fail any more.  (The server flushes the commit record
  * before that whenever storages are dropped, also with synchronous_commit = off.)
  *
+ * Rows on their way into segments are in write states (write_state.c), which are told of
+ * every end: published before commit, thrown away before their files are unlinked.
+ *
  * PREPARE TRANSACTION: rows are deleted in the prepared transaction; files are nobody's
  * until it is decided, so a note is left for the sweep.
  *
@@ -41,6 +44,7 @@
 #include "shuffle.h"
 #include "storage.h"
 #include "sweep.h"
+#include "write_state.h"
 
 typedef struct OwnedFiles
 {
@@ -61,7 +65,7 @@ static OwnedFiles *owned = NULL;
 static FreedDirectory *freed = NULL;
 
 static void
-own(const char *dir, const char *prefix, ShuffleStorage storage)
+own(const char *dir, const char *prefix, ShuffleStorage storage, SubTransactionId subid)
 {
 	OwnedFiles *entry;
 
@@ -71,21 +75,21 @@ own(const char *dir, const char *prefix, ShuffleStorage storage)
 	strcpy(entry->dir, dir);
 	entry->prefix = prefix ? MemoryContextStrdup(TopTransactionContext, prefix) : NULL;
 	entry->storage = storage;
-	entry->subid = GetCurrentSubTransactionId();
+	entry->subid = subid;
 	entry->next = owned;
 	owned = entry;
 }
 
 void
-shuffle_xact_own_files(const char *dir, const char *prefix)
+shuffle_xact_own_files(const char *dir, const char *prefix, SubTransactionId subid)
 {
-	own(dir, prefix, (ShuffleStorage) {0});
+	own(dir, prefix, (ShuffleStorage) {0}, subid);
 }
 
 void
 shuffle_xact_own_directory(const char *dir, const ShuffleStorage *storage)
 {
-	own(dir, NULL, *storage);
+	own(dir, NULL, *storage, GetCurrentSubTransactionId());
 }
 
 static void
@@ -227,22 +231,26 @@ xact_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			shuffle_states_pre_commit();
 			free_dropped();
 			break;
 
 		case XACT_EVENT_PRE_PREPARE:
+			shuffle_states_pre_commit();
 			free_dropped();
 			if (owned != NULL || freed != NULL)
 				shuffle_sweep_note(GetTopFullTransactionId());
 			break;
 
 		case XACT_EVENT_COMMIT:
+			shuffle_states_forget();
 			for (; freed != NULL; freed = freed->next)
 				shuffle_unlink_storage(freed->path);
 			owned = NULL;
 			break;
 
 		case XACT_EVENT_ABORT:
+			shuffle_states_forget();
 			if (owned != NULL)
 				abort_owned(InvalidSubTransactionId, InvalidSubTransactionId);
 			owned = NULL;
@@ -250,6 +258,7 @@ xact_callback(XactEvent event, void *arg)
 			break;
 
 		case XACT_EVENT_PREPARE:
+			shuffle_states_forget();
 			owned = NULL;
 			freed = NULL;
 			break;
@@ -266,18 +275,19 @@ subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId pa
 {
 	OwnedFiles *entry;
 
-	if (owned == NULL)
-		return;
 	switch (event)
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
+			shuffle_states_subcommit(subid, parent);
 			for (entry = owned; entry != NULL; entry = entry->next)
 				if (entry->subid == subid)
 					entry->subid = parent;
 			break;
 
 		case SUBXACT_EVENT_ABORT_SUB:
-			abort_owned(subid, parent);
+			shuffle_states_subabort(subid);
+			if (owned != NULL)
+				abort_owned(subid, parent);
 			break;
 
 		case SUBXACT_EVENT_START_SUB:

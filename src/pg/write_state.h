@@ -1,0 +1,45 @@
+/*
+ * write_state.h
+ *	  Rows that INSERT, COPY and other statements hand to the access method, on their way
+ *	  into segments.  See write_state.c for what happens when.
+ */
+#ifndef SHUFFLE_WRITE_STATE_H
+#define SHUFFLE_WRITE_STATE_H
+
+#include "shuffle.h"
+
+/* ------------------------------------------------------------ write_state.c */
+
+/*
+ * Takes the row in slot, inserted by command cid.  Raises if the table cannot be
+ * inserted into.
+ */
+extern void shuffle_states_insert(Relation rel, TupleTableSlot *slot, CommandId cid);
+
+/* Publishes what statements have written that ran deeper than depth; they have ended. */
+extern void shuffle_states_publish_above(int depth);
+
+/*
+ * Publishes what a reader with this snapshot may see: rows of earlier commands that are
+ * not published yet, of one storage, or with NULL of all.
+ */
+extern void shuffle_states_before_read(const ShuffleStorage *storage, Snapshot snapshot);
+
+/* The storage is about to lose all its rows. */
+extern void shuffle_states_discard(const ShuffleStorage *storage);
+
+/* Ends of transactions, for xact.c; all but the first never raise. */
+extern void shuffle_states_pre_commit(void);
+extern void shuffle_states_forget(void);
+extern void shuffle_states_subcommit(SubTransactionId subid, SubTransactionId parent);
+extern void shuffle_states_subabort(SubTransactionId subid);
+
+/* ------------------------------------------------------------ write_hooks.c */
+
+/* Installs the hooks. */
+extern void shuffle_states_init(void);
+
+/* How many executor runs and utility commands are around the current one. */
+extern int	shuffle_statement_depth(void);
+
+#endif							/* SHUFFLE_WRITE_STATE_H */
