@@ -343,7 +343,6 @@ CREATE TEMP TABLE scan_refused (a int) USING shuffle;
 CREATE UNLOGGED TABLE scan_refused (a int) USING shuffle;
 SELECT count(*) FROM scan_log TABLESAMPLE system (10);
 SELECT count(*) FROM scan_log TABLESAMPLE bernoulli (10);
-VACUUM FULL scan_log;
 CLUSTER scan_log;
 ALTER TABLE scan_log SET UNLOGGED;
 MERGE INTO scan_log s USING scan_heap h ON s.id = h.id WHEN MATCHED THEN DELETE;
