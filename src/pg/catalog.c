@@ -514,7 +514,7 @@ shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor vi
 
 			form_row(&row, tuple, RelationGetDescr(rel));
 			row.extents = (Datum) 0;
-			visit(&row, arg);
+			visit(&row, state == HEAPTUPLE_RECENTLY_DEAD, arg);
 			MemoryContextSwitchTo(old);
 			MemoryContextReset(cxt);
 		}

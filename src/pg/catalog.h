@@ -42,9 +42,10 @@ extern List *shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapsh
 /*
  * Calls visit for every row version of shuffle_segment, or of those of one storage if it
  * is not NULL, that some snapshot, now or later, might see: all but the surely dead.  row
- * is valid during the call only and has no extents.
+ * is valid during the call only and has no extents; dead tells that its deletion is
+ * committed.
  */
-typedef void (*ShuffleVersionVisitor) (const ShuffleSegmentRow *row, void *arg);
+typedef void (*ShuffleVersionVisitor) (const ShuffleSegmentRow *row, bool dead, void *arg);
 
 extern void shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit,
 									 void *arg);

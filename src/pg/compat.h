@@ -111,16 +111,16 @@ typedef bool ShuffleUpdateIndexes;
 #define shuffle_parallelscan_set_rel(pscan, rel) ((pscan)->phs_locator = (rel)->rd_locator)
 #define shuffle_update_relstats(rel, pages, tuples, xid, multi) \
 	vac_update_relstats(rel, pages, tuples, 0, 0, false, xid, multi, NULL, NULL, false)
-#define shuffle_report_vacuum(rel, rows, start) \
-	pgstat_report_vacuum(RelationGetRelid(rel), false, rows, 0, start)
+#define shuffle_report_vacuum(rel, rows, dead, start) \
+	pgstat_report_vacuum(RelationGetRelid(rel), false, rows, dead, start)
 #else
 #define SHUFFLE_MINIMAL_EXTRA_PARAM
 #define SHUFFLE_MINIMAL_EXTRA_ARG
 #define shuffle_parallelscan_set_rel(pscan, rel) ((pscan)->phs_relid = RelationGetRelid(rel))
 #define shuffle_update_relstats(rel, pages, tuples, xid, multi) \
 	vac_update_relstats(rel, pages, tuples, 0, false, xid, multi, NULL, NULL, false)
-#define shuffle_report_vacuum(rel, rows, start) \
-	((void) (start), pgstat_report_vacuum(RelationGetRelid(rel), false, rows, 0))
+#define shuffle_report_vacuum(rel, rows, dead, start) \
+	((void) (start), pgstat_report_vacuum(RelationGetRelid(rel), false, rows, dead))
 #endif
 
 /*

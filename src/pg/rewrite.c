@@ -191,9 +191,10 @@ report_progress(uint64 rows)
 }
 
 static void
-count_rows(const ShuffleSegmentRow *row, void *arg)
+count_dead_rows(const ShuffleSegmentRow *row, bool dead, void *arg)
 {
-	*(int64 *) arg += row->rows;
+	if (dead)
+		*(int64 *) arg += row->rows;
 }
 
 void
@@ -204,7 +205,7 @@ shuffle_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, dou
 	ShuffleReadState *reading;
 	Snapshot	snapshot;
 	int64		rows;
-	int64		all_rows = 0;
+	int64		dead = 0;
 
 	if (index != NULL)
 		ereport(ERROR,
@@ -233,9 +234,9 @@ shuffle_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, dou
 	shuffle_reading_end(reading);
 
 	/* What compaction has left for old snapshots goes with the old storage. */
-	shuffle_catalog_versions(&storage, count_rows, &all_rows);
+	shuffle_catalog_versions(&storage, count_dead_rows, &dead);
 	*num_tuples = (double) rows;
-	*tups_vacuumed = (double) Max(all_rows - rows, 0);
+	*tups_vacuumed = (double) dead;
 }
 
 /* ---------------------------------------------------------------- SET TABLESPACE */

@@ -24,6 +24,9 @@
  * prepared transaction that was noted (a file in pg_shuffle/<database>/prepared) has
  * ended; and when another database was dropped.  Users may call shuffle_sweep().
  *
+ * Files that compaction has replaced stay while a snapshot may read them.  VACUUM, and the
+ * next compaction, sweep the storage of the one table they have locked against both.
+ *
  * Whoever sweeps holds an advisory lock of the database.  Empty directories are removed
  * only while no other session has a storage prepared (see storage.h).
  */
@@ -192,7 +195,7 @@ add_root(SweepState *state, const char *root)
 }
 
 static void
-visit_version_root(const ShuffleSegmentRow *row, void *arg)
+visit_version_root(const ShuffleSegmentRow *row, bool dead, void *arg)
 {
 	SweepState *state = arg;
 	MemoryContext old = MemoryContextSwitchTo(state->cxt);
@@ -201,15 +204,18 @@ visit_version_root(const ShuffleSegmentRow *row, void *arg)
 	MemoryContextSwitchTo(old);
 }
 
-/* All roots known to this database, without those that are another cluster's. */
+/*
+ * All roots known to this database, or that one storage is known to use, without those
+ * that are another cluster's.
+ */
 static void
-collect_roots(SweepState *state, int elevel)
+collect_roots(SweepState *state, const ShuffleStorage *storage, int elevel)
 {
 	ListCell   *lc;
 
 	add_root(state, SHUFFLE_DATA_ROOT);
 	add_root(state, shuffle_root());
-	shuffle_catalog_versions(NULL, visit_version_root, state);
+	shuffle_catalog_versions(storage, visit_version_root, state);
 
 	foreach(lc, state->roots)
 	{
@@ -251,7 +257,7 @@ compare_candidates(const void *a, const void *b)
 }
 
 static void
-visit_version_file(const ShuffleSegmentRow *row, void *arg)
+visit_version_file(const ShuffleSegmentRow *row, bool dead, void *arg)
 {
 	SweepState *state = arg;
 	Candidate	wanted;
@@ -321,6 +327,54 @@ database_exists(Oid database)
 	return SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(database));
 }
 
+/* Steps 2 to 4 for the candidates of step 1, of one storage or of all. */
+static void
+remove_unknown(SweepState *state, const ShuffleStorage *storage)
+{
+	size_t		n = 0;
+
+	/* 2. */
+	state->limit = oldest_running();
+	for (size_t i = 0; i < state->ncandidates; i++)
+		if (state->candidates[i].fxid < state->limit)
+			state->candidates[n++] = state->candidates[i];
+	state->ncandidates = n;
+
+	/* 3. */
+	if (n > 0)
+	{
+		qsort(state->candidates, n, sizeof(Candidate), compare_candidates);
+		shuffle_catalog_versions(storage, visit_version_file, state);
+	}
+
+	/* 4. */
+	for (size_t i = 0; i < state->ncandidates; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!state->candidates[i].keep)
+			state->removed += shuffle_remove_path(state->candidates[i].path);
+	}
+}
+
+uint64
+shuffle_sweep_storage(const ShuffleStorage *storage)
+{
+	SweepState	state = {0};
+	MemoryContext old;
+	ListCell   *lc;
+
+	state.cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle sweep",
+									  ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(state.cxt);
+	collect_roots(&state, storage, LOG);
+	foreach(lc, state.roots)
+		for_each_entry(shuffle_storage_dir((char *) lfirst(lc), storage), visit_file, &state);
+	remove_unknown(&state, storage);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(state.cxt);
+	return state.removed;
+}
+
 /*
  * The caller holds the sweep lock.  Returns how many files were removed; tells at elevel
  * which roots are not ours.
@@ -331,12 +385,11 @@ sweep(int elevel)
 	SweepState	state = {0};
 	MemoryContext old;
 	ListCell   *lc;
-	size_t		n;
 
 	state.cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle sweep",
 									  ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(state.cxt);
-	collect_roots(&state, elevel);
+	collect_roots(&state, NULL, elevel);
 
 	/* 1. */
 	foreach(lc, state.roots)
@@ -347,28 +400,7 @@ sweep(int elevel)
 		for_each_entry(shuffle_database_dir(root, MyDatabaseId), visit_storage, &state);
 	}
 
-	/* 2. */
-	state.limit = oldest_running();
-	n = 0;
-	for (size_t i = 0; i < state.ncandidates; i++)
-		if (state.candidates[i].fxid < state.limit)
-			state.candidates[n++] = state.candidates[i];
-	state.ncandidates = n;
-
-	/* 3. */
-	if (n > 0)
-	{
-		qsort(state.candidates, n, sizeof(Candidate), compare_candidates);
-		shuffle_catalog_versions(NULL, visit_version_file, &state);
-	}
-
-	/* 4. */
-	for (size_t i = 0; i < state.ncandidates; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (!state.candidates[i].keep)
-			state.removed += shuffle_remove_path(state.candidates[i].path);
-	}
+	remove_unknown(&state, NULL);
 	remove_empty_directories(&state);
 
 	/* The list of databases is read now, after their directories were. */

@@ -31,8 +31,10 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "catalog.h"
 #include "read_state.h"
 #include "rewrite.h"
+#include "sweep.h"
 #include "write_state.h"
 
 static const TableAmRoutine shuffle_methods;
@@ -257,26 +259,47 @@ am_relation_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index,
 	shuffle_copy_for_cluster(old_rel, new_rel, index, num_tuples, tups_vacuumed);
 }
 
+static void
+count_dead_rows(const ShuffleSegmentRow *row, bool dead, void *arg)
+{
+	if (dead)
+		*(int64 *) arg += row->rows;
+}
+
 /*
- * There are no dead rows to remove and no transaction ids to freeze: the ages
- * advance to what is certain for any table, and the statistics become exact.
+ * There are no transaction ids to freeze: the ages advance to what is certain for any
+ * table, and the statistics become exact.  What is dead are whole segments that
+ * compaction has replaced; their files are removed once no snapshot can see them.
  */
 static void
 am_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy strategy)
 {
+	ShuffleStorage storage = shuffle_storage_of(rel);
 	TransactionId oldest_xmin = GetOldestNonRemovableTransactionId(rel);
 	MultiXactId oldest_multi = GetOldestMultiXactId();
 	TimestampTz start = GetCurrentTimestamp();
 	Snapshot	snapshot = shuffle_latest_snapshot();
 	ShuffleTotals totals;
+	int64		dead = 0;
+	uint64		removed;
 	BlockNumber pages;
 
 	shuffle_totals(rel, snapshot, &totals);
 	UnregisterSnapshot(snapshot);
 
+	removed = shuffle_sweep_storage(&storage);
+	shuffle_catalog_versions(&storage, count_dead_rows, &dead);
+
 	pages = shuffle_pages(totals.bytes);
 	shuffle_update_relstats(rel, pages, (double) totals.rows, oldest_xmin, oldest_multi);
-	shuffle_report_vacuum(rel, totals.rows, start);
+	shuffle_report_vacuum(rel, totals.rows, dead, start);
+
+	ereport((params->options & VACOPT_VERBOSE) != 0 ? INFO : DEBUG2,
+			(errmsg("\"%s\": removed %llu segment files, %lld rows in %lld segments",
+					RelationGetRelationName(rel), (unsigned long long) removed,
+					(long long) totals.rows, (long long) totals.segments),
+			 errdetail("%lld dead rows are in segments that a snapshot may still need.",
+					   (long long) dead)));
 }
 
 static bool
