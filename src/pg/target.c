@@ -7,7 +7,9 @@
  *	  new table		AccessExclusiveLock, as CREATE TABLE
  *	  append		RowExclusiveLock, as INSERT: against ALTER TABLE and changed options,
  *					not against other writers or readers
- *	  replace		AccessExclusiveLock, as TRUNCATE
+ *	  replace		AccessExclusiveLock, as TRUNCATE, before the query is analysed: it may
+ *					read the table, and two sessions that each hold the reader's lock and
+ *					wait for this one would be a deadlock
  *
  * Two sessions that create the same name wait for each other: whoever finds no table
  * takes a lock on its name and looks again, so that the second finds the first one's.
@@ -124,7 +126,7 @@ refuse_table(Relation rel, const char *what)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("shuffle_write cannot fill table \"%s\"", RelationGetRelationName(rel)),
 			 errdetail("The table has %s.", what),
-			 errhint("INSERT ... SELECT takes care of them.")));
+			 errhint("Fill a table that has none, or remove them first.")));
 }
 
 /*
@@ -268,12 +270,22 @@ lookup(const ShuffleTarget *target)
 }
 
 ShuffleTarget *
-shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc)
+shuffle_target_begin(const ShuffleWriteArgs *args)
 {
 	ShuffleTarget *target = palloc0(sizeof(ShuffleTarget));
 
 	target->args = args;
 	target->name = makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(args->target)));
+	if (args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
+		(void) lookup(target);
+	return target;
+}
+
+void
+shuffle_target_find(ShuffleTarget *target, TupleDesc desc)
+{
+	const ShuffleWriteArgs *args = target->args;
+
 	target->relid = lookup(target);
 	if (!OidIsValid(target->relid))
 	{
@@ -282,7 +294,7 @@ shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc)
 	}
 	target->exists = OidIsValid(target->relid);
 	if (!target->exists)
-		return target;
+		return;
 	if (args->if_exists == SHUFFLE_IF_EXISTS_ERROR)
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_TABLE),
@@ -298,7 +310,6 @@ shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc)
 	target->stored = shuffle_options_of(target->rel);
 	if (args->if_exists == SHUFFLE_IF_EXISTS_APPEND)
 		shuffle_options_require_keys(target->stored, target->rel);
-	return target;
 }
 
 /* CREATE TABLE, with all that hangs on it: permissions, hooks, event triggers. */

@@ -260,8 +260,9 @@ shuffle_write(PG_FUNCTION_ARGS)
 	old = MemoryContextSwitchTo(context);
 
 	args = shuffle_write_args(fcinfo);
+	target = shuffle_target_begin(args);
 	query = shuffle_query_parse(args->query, get_func_namespace(fcinfo->flinfo->fn_oid));
-	target = shuffle_target_find(args, query->desc);
+	shuffle_target_find(target, query->desc);
 	options = shuffle_write_options(args, query->desc, target);
 	estimate_bounds(options, query, target);
 

@@ -101,8 +101,11 @@ typedef struct ShuffleTarget
 	ShuffleOptions *stored;		/* of an existing table */
 } ShuffleTarget;
 
+/* Before the query is looked at: understands the name, locks a table that is replaced. */
+extern ShuffleTarget *shuffle_target_begin(const ShuffleWriteArgs *args);
+
 /* Finds, locks and checks the table; nothing is changed yet. */
-extern ShuffleTarget *shuffle_target_find(const ShuffleWriteArgs *args, TupleDesc desc);
+extern void shuffle_target_find(ShuffleTarget *target, TupleDesc desc);
 
 /* Creates the table with its options, or the transient relation of a replacement. */
 extern void shuffle_target_prepare(ShuffleTarget *target, TupleDesc desc,
