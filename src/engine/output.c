@@ -7,6 +7,8 @@
 #endif
 #include "output.h"
 
+#include "crc32c.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -277,6 +279,7 @@ ShfCode
 shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
 {
 	bool		is_stream = out->options->layout == SHF_LAYOUT_STREAM;
+	uint32_t	promised = 0;
 	uint64_t	offset;
 	ShfCode		code;
 
@@ -286,6 +289,8 @@ shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
 	if (code != SHF_OK)
 		return code;
 
+	if (is_stream)
+		promised = shf_crc32c(0, large->header, large->header_bytes);
 	offset = out->file_bytes;
 	code = shf_output_write(out, large->header, large->header_bytes, err);
 	if (code == SHF_OK)
@@ -293,7 +298,13 @@ shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
 	if (code != SHF_OK)
 		return code;
 
-	if (!is_stream)
+	if (is_stream)
+	{
+		if (shf_crc32c(0, large->header, large->header_bytes) != promised)
+			return shf_error(err, SHF_ERR_CORRUPT,
+							 "a large row was not compressed to the same bytes twice");
+	}
+	else
 	{
 		code = overwrite(out, offset, large->header, large->header_bytes, err);
 		if (code != SHF_OK)

@@ -36,6 +36,9 @@
 /* A row buffer below this makes runs of a few rows. */
 #define MIN_REGION_BYTES	((uint64_t) 64 << 10)
 
+/* The row buffer is not made smaller for less than this. */
+#define MEMORY_SLACK		4096
+
 struct ShfWriter
 {
 	ShfSchema	schema;
@@ -83,12 +86,16 @@ run_index_memory(const ShfRowLayout *layout, const ShfWriterOptions *options,
 	return extents * SHF_EXTENT_COST + blocks * SHF_BLOCK_COST + segments * SHF_SEGMENT_COST;
 }
 
-/* The smallest region in which two rows and a block's worth of others fit. */
+/*
+ * The smallest region: half of it, which retained rows leave free, takes any row that is
+ * not a large one.
+ */
 static uint64_t
 min_region(const ShfRowLayout *layout, const ShfWriterOptions *options)
 {
 	uint64_t	row = layout->fixed_bytes + SHF_ROW_OVERHEAD;
-	uint64_t	bytes = 2 * (options->block_bytes > row ? options->block_bytes : row) + 64;
+	uint64_t	bytes = 2 * (options->block_bytes > row ? options->block_bytes : row) +
+		2 * MEMORY_SLACK;
 
 	return shf_pad8(bytes > MIN_REGION_BYTES ? bytes : MIN_REGION_BYTES);
 }
@@ -166,8 +173,7 @@ share_memory(ShfWriter *w, ShfError *err)
 	if (region > w->rowbuf.region_bytes)
 		region = w->rowbuf.region_bytes;
 
-	/* Not for every few bytes. */
-	if (region <= w->allowed && w->allowed - region < 4096)
+	if (region <= w->allowed && w->allowed - region < MEMORY_SLACK)
 		return SHF_OK;
 	if (region < min_region(&w->layout, &w->options) ||
 		(region < w->rowbuf.usable && !shf_rowbuf_resize(&w->rowbuf, region)))
