@@ -38,6 +38,7 @@ PG_OBJS = \
 	src/pg/bounds.o \
 	src/pg/bounds_estimate.o \
 	src/pg/catalog.o \
+	src/pg/compact.o \
 	src/pg/error.o \
 	src/pg/extents.o \
 	src/pg/estimate.o \

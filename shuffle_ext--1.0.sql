@@ -371,3 +371,11 @@ AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL SAFE COST 1000000;
 COMMENT ON FUNCTION shuffle_verify(regclass) IS
 	'recomputes checksums and structure of all files of a shuffle table; error is NULL for sound files';
+
+CREATE FUNCTION shuffle_compact(relation regclass,
+	OUT segments_before bigint, OUT segments_after bigint, OUT rows bigint,
+	OUT bytes_before bigint, OUT bytes_after bigint)
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE COST 1000000
+AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION shuffle_compact(regclass) IS
+	'merges small segments of a shuffle table while it is being read and written; returns segments and bytes of the table before and after it, and how many rows were moved';

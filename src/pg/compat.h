@@ -95,6 +95,15 @@ typedef Oid RelFileNumber;
 #define shuffle_estimate_array_length(root, node) estimate_array_length(node)
 #endif
 
+/* 17 has a privilege for maintenance, and wants it done on a fixed search path. */
+#if PG_VERSION_NUM >= 170000
+#define shuffle_may_maintain(relid, roleid) \
+	(pg_class_aclcheck(relid, roleid, ACL_MAINTAIN) == ACLCHECK_OK)
+#else
+#define shuffle_may_maintain(relid, roleid) pg_class_ownercheck(relid, roleid)
+#define RestrictSearchPath() ((void) 0)
+#endif
+
 /* Table access methods and tuple slots. */
 #if PG_VERSION_NUM < 160000
 #define relation_set_new_filelocator relation_set_new_filenode

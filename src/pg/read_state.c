@@ -199,23 +199,12 @@ create_state(Relation rel, MemoryContext cxt)
 	return state;
 }
 
-ShuffleReadState *
-shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
-					  const uint32 *partitions, int npartitions)
+/* Makes rows (ShuffleSegmentRow) the segments of a new state. */
+static void
+add_segments(ShuffleReadState *state, List *rows, const uint32 *partitions, int npartitions)
 {
-	MemoryContext cxt;
-	MemoryContext oldcxt;
-	ShuffleReadState *state;
-	List	   *rows;
 	ListCell   *lc;
 
-	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read state",
-								ALLOCSET_DEFAULT_SIZES);
-	oldcxt = MemoryContextSwitchTo(cxt);
-	state = create_state(rel, cxt);
-	state->desc = CreateTupleDescCopyConstr(desc);
-
-	rows = shuffle_catalog_segments(&state->storage, snapshot);
 	state->segments = palloc0(sizeof(ReadSegment) * Max(list_length(rows), 1));
 	foreach(lc, rows)
 	{
@@ -243,14 +232,31 @@ shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
 		state->nblocks += seg->blocks;
 		state->nsegments++;
 	}
+}
 
+ShuffleReadState *
+shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
+					  const uint32 *partitions, int npartitions)
+{
+	MemoryContext cxt;
+	MemoryContext oldcxt;
+	ShuffleReadState *state;
+	List	   *rows;
+
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read state",
+								ALLOCSET_DEFAULT_SIZES);
+	oldcxt = MemoryContextSwitchTo(cxt);
+	state = create_state(rel, cxt);
+	state->desc = CreateTupleDescCopyConstr(desc);
+
+	rows = shuffle_catalog_segments(&state->storage, snapshot);
+	add_segments(state, rows, partitions, npartitions);
 	MemoryContextSwitchTo(oldcxt);
 	return state;
 }
 
-/* For one segment only, whose row must outlive the state. */
 ShuffleReadState *
-shuffle_reading_begin_segment(Relation rel, TupleDesc desc, ShuffleSegmentRow *row)
+shuffle_reading_begin_segments(Relation rel, TupleDesc desc, List *rows)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read state",
 											  ALLOCSET_SMALL_SIZES);
@@ -258,12 +264,7 @@ shuffle_reading_begin_segment(Relation rel, TupleDesc desc, ShuffleSegmentRow *r
 	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
 
 	state->desc = CreateTupleDescCopyConstr(desc);
-	state->segments = palloc0(sizeof(ReadSegment));
-	state->segments->row = row;
-	state->segments->blocks = state->nblocks = row->blocks;
-	state->nsegments = (row->blocks > 0) ? 1 : 0;
-	state->nrows = row->rows;
-	state->nbytes = row->bytes;
+	add_segments(state, rows, NULL, 0);
 	MemoryContextSwitchTo(oldcxt);
 	return state;
 }

@@ -52,6 +52,8 @@ struct ShuffleRewriter
 {
 	MemoryContext cxt;			/* holds everything here */
 	ShufflePlace place;
+	bool		opened;			/* the place has been: there are files */
+	SubTransactionId subid;		/* whose files these are */
 	ShuffleOptions *options;	/* of the table */
 	TupleDesc	desc;
 	ShuffleWriter *writer;
@@ -75,6 +77,22 @@ can_route(const ShuffleOptions *options)
 	return true;
 }
 
+/* The writer is about to open files: callback of ShuffleWriteSpec. */
+static void
+opening(void *arg)
+{
+	ShuffleRewriter *rewriter = arg;
+
+	if (!rewriter->opened)
+	{
+		MemoryContext old = MemoryContextSwitchTo(rewriter->cxt);
+
+		shuffle_place_open(&rewriter->place, rewriter->subid);
+		rewriter->opened = true;
+		MemoryContextSwitchTo(old);
+	}
+}
+
 ShuffleRewriter *
 shuffle_rewriter_begin(Relation dest)
 {
@@ -92,7 +110,8 @@ shuffle_rewriter_begin(Relation dest)
 	rewriter->route = can_route(rewriter->options);
 	rewriter->values = palloc(sizeof(Datum) * Max(rewriter->desc->natts, 1));
 	rewriter->isnull = palloc(sizeof(bool) * Max(rewriter->desc->natts, 1));
-	shuffle_place_prepare(&rewriter->place, &storage);
+	rewriter->subid = GetCurrentSubTransactionId();
+	shuffle_place_make(&rewriter->place, &storage);
 
 	stay = *rewriter->options;
 	if (!rewriter->route)
@@ -105,6 +124,9 @@ shuffle_rewriter_begin(Relation dest)
 	spec.path = shuffle_place_path(&rewriter->place, 0);
 	shuffle_write_spec_settings(&spec);
 	spec.sync = rewriter->place.sync;
+	spec.inline_max = SHUFFLE_INLINE_MAX;
+	spec.opening = opening;
+	spec.opening_arg = rewriter;
 	rewriter->writer = shuffle_writer_begin(&spec, cxt);
 	MemoryContextSwitchTo(old);
 	return rewriter;
@@ -160,7 +182,8 @@ shuffle_rewriter_copy(ShuffleRewriter *rewriter, ShuffleReadState *reading,
 }
 
 int
-shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbers)
+shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbers,
+					 int64 *bytes)
 {
 	MemoryContext old = MemoryContextSwitchTo(rewriter->cxt);
 	char	   *routing = shuffle_options_format(rewriter->options, true);
@@ -168,11 +191,17 @@ shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbe
 	int			nsegments;
 
 	segments = shuffle_writer_end(rewriter->writer, &nsegments);
-	if (nsegments > 0 && rewriter->place.sync)
+	if (rewriter->opened && rewriter->place.sync)
 		shuffle_fsync_dir(rewriter->place.dir);
+	if (bytes != NULL)
+		*bytes = 0;
 	for (int i = 0; i < nsegments; i++)
+	{
+		if (bytes != NULL)
+			*bytes += segments[i].bytes;
 		shuffle_publish(&rewriter->place, rewriter->options, routing, 0, &segments[i],
 						i < nnumbers ? numbers[i] : -1, GetCurrentCommandId(true));
+	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(rewriter->cxt);
 	return nsegments;
@@ -228,7 +257,7 @@ shuffle_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, dou
 		ShuffleRewriter *rewriter = shuffle_rewriter_begin(new_rel);
 
 		shuffle_rewriter_copy(rewriter, reading, report_progress);
-		shuffle_rewriter_end(rewriter, NULL, 0);
+		shuffle_rewriter_end(rewriter, NULL, 0, NULL);
 		CommandCounterIncrement();
 	}
 	shuffle_reading_end(reading);

@@ -24,10 +24,11 @@ extern void shuffle_rewriter_copy(ShuffleRewriter *rewriter, ShuffleReadState *r
 
 /*
  * Publishes the segments and frees the rewriter.  The first nnumbers segments get these
- * numbers, the others new ones.  Returns how many segments there are.  The caller does
- * CommandCounterIncrement.
+ * numbers, the others new ones.  Returns how many segments there are, and in *bytes, if
+ * not NULL, their size.  The caller does CommandCounterIncrement.
  */
-extern int	shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbers);
+extern int	shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbers,
+								 int64 *bytes);
 
 /* Callbacks of the table access method. */
 extern void shuffle_copy_data(Relation rel, const RelFileLocator *locator);

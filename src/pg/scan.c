@@ -398,7 +398,7 @@ shuffle_fetch_row(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot snapsh
 		window = shuffle_window_create(block, (uint32) (row - block->first_row), 1, NULL);
 	else
 	{
-		reading = shuffle_reading_begin_segment(rel, desc, segment);
+		reading = shuffle_reading_begin_segments(rel, desc, list_make1(segment));
 		n = shuffle_reading_locate(reading, number, row);
 		if (n < shuffle_reading_blocks(reading))
 		{

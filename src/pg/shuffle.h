@@ -376,6 +376,9 @@ typedef struct ShuffleWriteSpec
 	void	   *opening_arg;
 } ShuffleWriteSpec;
 
+/* inline_max of everybody who has one. */
+#define SHUFFLE_INLINE_MAX	(64 * 1024)
+
 /* Fills the settings part of a spec from the current settings. */
 extern void shuffle_write_spec_settings(ShuffleWriteSpec *spec);
 

@@ -48,9 +48,6 @@
 
 #include "write_state.h"
 
-/* Up to so many bytes a segment is stored in its catalog row. */
-#define INLINE_MAX		(64 * 1024)
-
 /* Descriptors that all states together keep. */
 #define MAX_DESCRIPTORS	64
 
@@ -468,7 +465,7 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	spec.path = shuffle_place_path(&state->place, 0);
 	shuffle_write_spec_settings(&spec);
 	spec.sync = state->place.sync;
-	spec.inline_max = INLINE_MAX;
+	spec.inline_max = SHUFFLE_INLINE_MAX;
 	spec.opening = opening;
 	spec.opening_arg = state;
 
