@@ -272,6 +272,7 @@ shuffle_compact(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
 	TupleDesc	desc;
+	char	   *name;
 	Relation	rel;
 	ShuffleStorage storage;
 	Snapshot	snapshot;
@@ -293,7 +294,12 @@ shuffle_compact(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 
 	check_privilege(relid);
-	rel = table_open(relid, ShareUpdateExclusiveLock);
+	name = get_rel_name(relid);
+	rel = try_table_open(relid, ShareUpdateExclusiveLock);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation \"%s\" does not exist", name ? name : "?")));
 	check_privilege(relid);
 	shuffle_require_table(rel);
 	storage = shuffle_storage_of(rel);
