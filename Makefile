@@ -62,6 +62,7 @@ PG_OBJS = \
 	src/pg/scan.o \
 	src/pg/sink.o \
 	src/pg/slot.o \
+	src/pg/stats.o \
 	src/pg/storage.o \
 	src/pg/sweep.o \
 	src/pg/tableam.o \

@@ -21,6 +21,8 @@ CREATE TABLE shuffle_segment (
 	blocks int8 NOT NULL,
 	files int8 NOT NULL,
 	nextents int4 NOT NULL,
+	written timestamptz NOT NULL,
+	metrics int8[],
 	layout text NOT NULL,
 	root text NOT NULL,
 	name text NOT NULL,
@@ -346,6 +348,133 @@ COMMENT ON COLUMN shuffle_partitions.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_partitions.segments IS 'number of segments that have rows of it';
 
 GRANT SELECT ON shuffle_segments, shuffle_index, shuffle_partitions TO PUBLIC;
+
+--
+-- Metrics: where the time of writes went
+--
+CREATE VIEW shuffle_process_stats WITH (security_barrier) AS
+	SELECT x.relation,
+		x.write,
+		x.process,
+		pg_catalog.max(x.written) AS written,
+		pg_catalog.count(*) AS segments,
+		pg_catalog.sum(x.rows)::int8 AS rows,
+		pg_catalog.sum(x.raw_bytes)::int8 AS raw_bytes,
+		pg_catalog.sum(x.bytes)::int8 AS stored_bytes,
+		pg_catalog.sum(x.blocks)::int8 AS blocks,
+		pg_catalog.sum(x.metrics[1])::int8 AS runs,
+		pg_catalog.max(x.metrics[2]) AS memory_peak,
+		(pg_catalog.sum(x.metrics[3]) / 1e6)::float8 AS elapsed_ms,
+		(pg_catalog.sum(x.metrics[4]) / 1e6)::float8 AS input_ms,
+		(pg_catalog.sum(x.metrics[5]) / 1e6)::float8 AS repartition_ms,
+		(pg_catalog.sum(x.metrics[6]) / 1e6)::float8 AS interleave_ms,
+		(pg_catalog.sum(x.metrics[7]) / 1e6)::float8 AS encode_ms,
+		(pg_catalog.sum(x.metrics[8]) / 1e6)::float8 AS write_ms,
+		(pg_catalog.sum(x.metrics[9]) / 1e6)::float8 AS sync_ms,
+		(pg_catalog.sum(x.metrics[10]) / 1e6)::float8 AS queue_ms
+	FROM (
+		SELECT c.oid::regclass AS relation,
+			pg_catalog.regexp_replace(s.name, '-[^-]*-[^-]*$', '') AS write,
+			('x' || pg_catalog.lpad(pg_catalog.split_part(s.name, '-', 4), 8, '0'))::bit(32)::int4
+				AS process,
+			s.written, s.rows, s.raw_bytes, s.bytes, s.blocks, s.metrics
+		FROM pg_catalog.pg_class c
+			JOIN @extschema@.shuffle_segment s
+				ON s.tablespace = c.reltablespace AND s.filenumber = c.relfilenode
+		WHERE pg_catalog.has_table_privilege(c.oid, 'SELECT')
+			AND NOT pg_catalog.row_security_active(c.oid)
+	) x
+	GROUP BY x.relation, x.write, x.process;
+
+COMMENT ON VIEW shuffle_process_stats IS 'metrics of each process of the writes that shuffle tables hold';
+COMMENT ON COLUMN shuffle_process_stats.relation IS 'shuffle table';
+COMMENT ON COLUMN shuffle_process_stats.write IS 'what the names of all segments of one write begin with';
+COMMENT ON COLUMN shuffle_process_stats.process IS 'number of the process in the write, from 0';
+COMMENT ON COLUMN shuffle_process_stats.written IS 'when its last segment was published';
+COMMENT ON COLUMN shuffle_process_stats.segments IS 'number of segments';
+COMMENT ON COLUMN shuffle_process_stats.rows IS 'number of rows';
+COMMENT ON COLUMN shuffle_process_stats.raw_bytes IS 'size of the Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_process_stats.stored_bytes IS 'size of what was stored, in bytes';
+COMMENT ON COLUMN shuffle_process_stats.blocks IS 'number of Arrow record batches';
+COMMENT ON COLUMN shuffle_process_stats.runs IS 'how often the row buffer was emptied';
+COMMENT ON COLUMN shuffle_process_stats.memory_peak IS 'most memory in use by the writer at one time, in bytes';
+COMMENT ON COLUMN shuffle_process_stats.elapsed_ms IS 'from the start of the plan to the last byte, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.input_ms IS 'waiting for rows of the query, its planning and its beginning included, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.repartition_ms IS 'finding partitions, packing rows into the row buffer, sorting it, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.interleave_ms IS 'gathering rows of a partition into columns, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.encode_ms IS 'compression, block headers and checksums, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.write_ms IS 'creating, writing and completing files, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.sync_ms IS 'flushing files and directories to disk, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.queue_ms IS 'waiting for the writer thread; with one, interleave, encode, write and sync run beside the rest, in milliseconds';
+
+CREATE VIEW shuffle_stats WITH (security_barrier) AS
+	SELECT p.relation,
+		p.write,
+		pg_catalog.max(p.written) AS written,
+		pg_catalog.count(*) AS processes,
+		pg_catalog.sum(p.segments)::int8 AS segments,
+		pg_catalog.sum(p.rows)::int8 AS rows,
+		pg_catalog.sum(p.raw_bytes)::int8 AS raw_bytes,
+		pg_catalog.sum(p.stored_bytes)::int8 AS stored_bytes,
+		pg_catalog.sum(p.blocks)::int8 AS blocks,
+		pg_catalog.sum(p.runs)::int8 AS runs,
+		pg_catalog.sum(p.memory_peak)::int8 AS memory_peak,
+		pg_catalog.max(p.elapsed_ms) AS elapsed_ms,
+		pg_catalog.sum(p.input_ms) AS input_ms,
+		pg_catalog.sum(p.repartition_ms) AS repartition_ms,
+		pg_catalog.sum(p.interleave_ms) AS interleave_ms,
+		pg_catalog.sum(p.encode_ms) AS encode_ms,
+		pg_catalog.sum(p.write_ms) AS write_ms,
+		pg_catalog.sum(p.sync_ms) AS sync_ms,
+		pg_catalog.sum(p.queue_ms) AS queue_ms
+	FROM @extschema@.shuffle_process_stats p
+	GROUP BY p.relation, p.write;
+
+COMMENT ON VIEW shuffle_stats IS 'metrics of the writes that shuffle tables hold, summed over their processes';
+COMMENT ON COLUMN shuffle_stats.relation IS 'shuffle table';
+COMMENT ON COLUMN shuffle_stats.write IS 'what the names of all segments of one write begin with';
+COMMENT ON COLUMN shuffle_stats.written IS 'when its last segment was published';
+COMMENT ON COLUMN shuffle_stats.processes IS 'number of processes that wrote';
+COMMENT ON COLUMN shuffle_stats.segments IS 'number of segments';
+COMMENT ON COLUMN shuffle_stats.rows IS 'number of rows';
+COMMENT ON COLUMN shuffle_stats.raw_bytes IS 'size of the Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_stats.stored_bytes IS 'size of what was stored, in bytes';
+COMMENT ON COLUMN shuffle_stats.blocks IS 'number of Arrow record batches';
+COMMENT ON COLUMN shuffle_stats.runs IS 'how often a row buffer was emptied';
+COMMENT ON COLUMN shuffle_stats.memory_peak IS 'sum over the processes of their peaks, in bytes';
+COMMENT ON COLUMN shuffle_stats.elapsed_ms IS 'of the process that took longest, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.input_ms IS 'of all processes together: waiting for rows of the query, its planning and its beginning included, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.repartition_ms IS 'of all processes together: finding partitions, packing rows into the row buffer, sorting it, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.interleave_ms IS 'of all processes together: gathering rows of a partition into columns, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.encode_ms IS 'of all processes together: compression, block headers and checksums, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.write_ms IS 'of all processes together: creating, writing and completing files, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.sync_ms IS 'of all processes together: flushing files and directories to disk, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.queue_ms IS 'of all processes together: waiting for the writer thread; with one, interleave, encode, write and sync run beside the rest, in milliseconds';
+
+GRANT SELECT ON shuffle_process_stats, shuffle_stats TO PUBLIC;
+
+CREATE FUNCTION shuffle_write_stats(
+	OUT process int4,
+	OUT segments int8,
+	OUT rows int8,
+	OUT raw_bytes int8,
+	OUT stored_bytes int8,
+	OUT blocks int8,
+	OUT runs int8,
+	OUT memory_peak int8,
+	OUT elapsed_ms float8,
+	OUT input_ms float8,
+	OUT repartition_ms float8,
+	OUT interleave_ms float8,
+	OUT encode_ms float8,
+	OUT write_ms float8,
+	OUT sync_ms float8,
+	OUT queue_ms float8)
+	RETURNS SETOF record
+	LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 3
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION shuffle_write_stats() IS
+	'metrics of the last write of this session, as in shuffle_process_stats: of each process, and in the row whose process is NULL of all together';
 
 --
 -- Maintenance

@@ -145,7 +145,7 @@ INSERT INTO shuffle_segment SELECT * FROM shuffle_segment;
 UPDATE shuffle_segment SET name = 'gone';
 DELETE FROM shuffle_segment;
 COPY shuffle_segment FROM stdin;
-1	2	3	4	00000000-0000-0000-0000-000000000000	0	0	0	0	0	0	log	pg_shuffle	x	x	\\x	\N
+1	2	3	4	00000000-0000-0000-0000-000000000000	0	0	0	0	0	0	2000-01-01	\N	log	pg_shuffle	x	x	\\x	\N
 \.
 SET session_replication_role = replica;
 DELETE FROM shuffle_segment;

@@ -170,11 +170,11 @@ shf_arrow_compressor(ShfArrowEncoder *e, ShfError *err)
 	return shf_compressor_create(&e->compressor, e->options->codec, err);
 }
 
+/* *gathered: the work clock when the rows were in columns, unless it is NULL. */
 static ShfCode
-encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows *rows,
-			 uint32_t *taken, ShfError *err)
+make_block(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, const ShfRows *rows,
+		   uint32_t *taken, uint64_t *gathered, ShfError *err)
 {
-	ShfArrowEncoder *e = (ShfArrowEncoder *) base;
 	uint32_t	n = rows->n;
 	uint64_t	body_bytes;
 	uint64_t	stored_bytes;
@@ -197,6 +197,8 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 		if (code != SHF_OK)
 			return code;
 		shf_arrow_gather(e, rows, n, message + e->template.bytes);
+		if (gathered != NULL)
+			*gathered = shf_work_clock(e->account);
 		if (e->nnested > 0)
 			shf_arrow_account(e);
 		return finish_message(e, out, partition, n, message, e->spans, body_bytes, body_bytes,
@@ -209,6 +211,8 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 	if (code != SHF_OK)
 		return code;
 	shf_arrow_gather(e, rows, n, e->scratch);
+	if (gathered != NULL)
+		*gathered = shf_work_clock(e->account);
 	code = shf_output_reserve(out, partition, n, compressed_bound(e), &message, err);
 	if (code == SHF_OK)
 		code = compress_body(e, message + e->template.bytes, &stored_bytes, err);
@@ -221,6 +225,24 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 	memcpy(message + e->template.bytes, e->scratch, body_bytes);
 	return finish_message(e, out, partition, n, message, e->spans, body_bytes, body_bytes,
 						  false, err);
+}
+
+static ShfCode
+encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows *rows,
+			 uint32_t *taken, ShfError *err)
+{
+	ShfArrowEncoder *e = (ShfArrowEncoder *) base;
+	ShfAccount *account = e->account;
+	uint64_t	begun;
+	uint64_t	gathered;
+	ShfCode		code;
+
+	if (!shf_account_timed(account, rows->n))
+		return make_block(e, out, partition, rows, taken, NULL, err);
+	begun = gathered = shf_work_clock(account);
+	code = make_block(e, out, partition, rows, taken, &gathered, err);
+	shf_account_block(account, rows->n, gathered - begun, shf_work_clock(account) - gathered);
+	return code;
 }
 
 /* ---------------------------------------------------------------- life of an encoder */

@@ -88,10 +88,8 @@ create_file(ShfOutput *out, ShfError *err)
 
 /* Hands bytes to the current destination. */
 static ShfCode
-write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
+write_untimed(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 {
-	if (len == 0)
-		return SHF_OK;
 	if (out->options->layout == SHF_LAYOUT_STREAM)
 		return out->options->write_stream(out->options->write_arg, data, len, err);
 
@@ -127,6 +125,20 @@ write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 		len -= (size_t) n;
 	}
 	return SHF_OK;
+}
+
+static ShfCode
+write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
+{
+	uint64_t	begun;
+	ShfCode		code;
+
+	if (len == 0)
+		return SHF_OK;
+	begun = shf_clock();
+	code = write_untimed(out, data, len, err);
+	out->account->write_ns += shf_clock() - begun;
+	return code;
 }
 
 ShfCode
@@ -315,6 +327,16 @@ shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
 
 /* ---------------------------------------------------------------- files */
 
+int
+shf_fsync(ShfOutput *out, int fd)
+{
+	uint64_t	begun = shf_clock();
+	int			result = fsync(fd);
+
+	out->account->sync_ns += shf_clock() - begun;
+	return result;
+}
+
 ShfCode
 shf_file_begin(ShfOutput *out, char *path, ShfError *err)
 {
@@ -381,7 +403,7 @@ shf_file_close(ShfOutput *out, bool sync, ShfError *err)
 	}
 
 	/* Not repeated after a failure: the kernel may have dropped the pages. */
-	if (sync && fsync(out->fd) < 0)
+	if (sync && shf_fsync(out, out->fd) < 0)
 		return shf_error_errno(err, "could not sync file \"%s\"", out->path);
 	fd = out->fd;
 	out->fd = -1;
@@ -400,7 +422,7 @@ shf_file_abandon(ShfOutput *out)
 }
 
 ShfCode
-shf_sync_directory(const char *path, ShfError *err)
+shf_sync_directory(ShfOutput *out, const char *path, ShfError *err)
 {
 	ShfCode		code = SHF_OK;
 	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -409,7 +431,7 @@ shf_sync_directory(const char *path, ShfError *err)
 		return shf_error_errno(err, "could not open directory \"%s\"", path);
 
 	/* Some file systems cannot sync directories and say so. */
-	if (fsync(fd) < 0 && errno != EINVAL && errno != EBADF)
+	if (shf_fsync(out, fd) < 0 && errno != EINVAL && errno != EBADF)
 		code = shf_error_errno(err, "could not sync directory \"%s\"", path);
 	close(fd);
 	return code;
@@ -431,7 +453,7 @@ shf_sync_parent(ShfOutput *out, ShfError *err)
 		parent = shf_format("%.*s", (int) (slash - path), path);
 	if (parent == NULL)
 		return out_of_memory(err);
-	code = shf_sync_directory(parent, err);
+	code = shf_sync_directory(out, parent, err);
 	free(parent);
 	return code;
 }

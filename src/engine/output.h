@@ -203,7 +203,10 @@ extern void shf_file_abandon(ShfOutput *out);
 
 /* Makes the names in the directory of options->path durable. */
 extern ShfCode shf_sync_parent(ShfOutput *out, ShfError *err);
-extern ShfCode shf_sync_directory(const char *path, ShfError *err);
+extern ShfCode shf_sync_directory(ShfOutput *out, const char *path, ShfError *err);
+
+/* fsync(), timed. */
+extern int	shf_fsync(ShfOutput *out, int fd);
 
 /* malloc'd text; NULL when out of memory. */
 extern char *shf_format(const char *fmt,...) __attribute__((format(printf, 1, 2)));

@@ -201,7 +201,7 @@ close_latest(ShfOutput *out, ShfError *err)
 
 	remove_open(state, p);
 	if (out->options->sync && state->directory_fd < 0)
-		failed = fsync(fd) < 0;
+		failed = shf_fsync(out, fd) < 0;
 	else
 		state->closed_unsynced = true;
 	if (failed)
@@ -369,13 +369,20 @@ end_segment(ShfOutput *out, ShfError *err)
 	if (code != SHF_OK)
 		return code;
 
-	if (whole && syncfs(state->directory_fd) < 0)
-		return shf_error_errno(err, "could not sync directory \"%s\"", state->directory);
+	if (whole)
+	{
+		uint64_t	begun = shf_clock();
+		int			result = syncfs(state->directory_fd);
+
+		out->account->sync_ns += shf_clock() - begun;
+		if (result < 0)
+			return shf_error_errno(err, "could not sync directory \"%s\"", state->directory);
+	}
 	if (state->directory_fd >= 0)
 		close(state->directory_fd);
 	state->directory_fd = -1;
 	if (out->options->sync && !whole)
-		code = shf_sync_directory(state->directory, err);
+		code = shf_sync_directory(out, state->directory, err);
 	forget_files(state, partitions);
 	shf_segment_end(out);
 	return code;

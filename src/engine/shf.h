@@ -310,8 +310,16 @@ typedef struct ShfSegment
 	uint32_t	nextents;
 	ShfExtent  *extents;		/* by partition, then offset; every extent has rows */
 	uint8_t    *image;			/* the whole file where there is none, see inline_max */
+	const struct ShfMetrics *metrics;	/* the writer's last segment: of the whole writer;
+										 * else NULL */
 } ShfSegment;
 
+/*
+ * What a writer has done.  Times are nanoseconds.  Every system call that writes and
+ * every run is timed; how the work on blocks divides into gathering and encoding is
+ * known from samples.  With inline runs sort, gather, encode, write and sync are all of
+ * caller_ns; in a thread of their own they run beside the caller.
+ */
 typedef struct ShfMetrics
 {
 	uint64_t	rows;
@@ -320,6 +328,18 @@ typedef struct ShfMetrics
 	uint64_t	blocks;
 	uint64_t	runs;
 	uint64_t	memory_peak;	/* bytes accounted at the highest point */
+
+	uint64_t	sort_ns;		/* rows by partition, and keeping some for the next run */
+	uint64_t	gather_ns;		/* rows into columns */
+	uint64_t	encode_ns;		/* compression, headers, checksums */
+	uint64_t	write_ns;		/* files created, written and completed; write_stream */
+	uint64_t	sync_ns;		/* fsync and its like */
+	uint64_t	queue_ns;		/* append and finish waiting for a thread's run */
+	uint64_t	caller_ns;		/* append and finish doing more than to pack a row */
+
+	/* What the engine cannot see: shf_writer_outside() tells. */
+	uint64_t	input_ns;		/* waiting for rows */
+	uint64_t	pack_ns;		/* routing and packing them */
 } ShfMetrics;
 
 typedef struct ShfWriter ShfWriter;
@@ -365,6 +385,9 @@ extern ShfCode shf_writer_rest(ShfWriter *w, ShfError *err);
 extern ShfCode shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments,
 								 ShfError *err);
 extern const ShfMetrics *shf_writer_metrics(const ShfWriter *w);
+
+/* Records how long the caller waited for rows and packed them, in nanoseconds. */
+extern void shf_writer_outside(ShfWriter *w, uint64_t input_ns, uint64_t pack_ns);
 
 /*
  * Closes descriptors and frees everything; valid in any state, also after an error

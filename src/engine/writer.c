@@ -55,6 +55,7 @@ struct ShfWriter
 	uint64_t	allowed;		/* the row buffer's share */
 	uint64_t	rowbuf_accounted;
 	uint64_t	rows;
+	uint64_t	block_ns;		/* gathering and encoding, on the work clock */
 	bool		busy;			/* inside a call, or left by an error or a jump */
 	bool		finished;
 };
@@ -231,10 +232,13 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 	uint32_t	total;
 	uint32_t	start = 0;
 	uint64_t	headroom;
+	uint64_t	begun;
+	uint64_t	sorted;
 	ShfCode		code;
 
 	if (rb->nrows == 0)
 		return SHF_OK;
+	begun = shf_work_clock(&w->account);
 
 	/* The index entries of this run will make the buffer smaller by up to headroom. */
 	headroom = run_index_memory(&w->layout, &w->options, rb->usable);
@@ -243,6 +247,8 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 	order = shf_rowbuf_sort(rb);
 	account_rowbuf(w);
 	total = rb->counts[rb->partitions - 1];
+	sorted = shf_work_clock(&w->account);
+	w->metrics.sort_ns += sorted - begun;
 
 	for (uint32_t p = 0; p < rb->partitions; p++)
 	{
@@ -267,7 +273,10 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 	code = shf_output_end_run(w->output, err);
 	if (code != SHF_OK)
 		return code;
+	begun = shf_work_clock(&w->account);
+	w->block_ns += begun - sorted;
 	shf_rowbuf_compact(rb, &retain);
+	w->metrics.sort_ns += shf_work_clock(&w->account) - begun;
 	w->metrics.runs++;
 	return SHF_OK;
 }
@@ -276,6 +285,7 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 static ShfCode
 emit_large_row(ShfWriter *w, uint32_t partition, ShfError *err)
 {
+	uint64_t	begun = shf_work_clock(&w->account);
 	ShfRows		pending = shf_rowbuf_take(&w->rowbuf, partition);
 	ShfCode		code = emit_rows(w, partition, pending, err);
 
@@ -283,6 +293,7 @@ emit_large_row(ShfWriter *w, uint32_t partition, ShfError *err)
 		code = w->encoder->ops->large_row(w->encoder, w->output, partition, &w->row, err);
 	if (code != SHF_OK)
 		return code;
+	w->block_ns += shf_work_clock(&w->account) - begun;
 	if (w->options.poll != NULL)
 		w->options.poll(w->options.poll_arg);
 
@@ -492,6 +503,7 @@ ShfCode
 shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 {
 	ShfAppend	outcome;
+	uint64_t	begun;
 	ShfCode		code;
 
 	if (w->busy || w->finished)
@@ -504,7 +516,9 @@ shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 	if (outcome == SHF_APPENDED)
 		return SHF_OK;
 	w->busy = true;
+	begun = shf_clock();
 	code = append_slowly(w, partition, outcome, err);
+	w->metrics.caller_ns += shf_clock() - begun;
 	if (code == SHF_OK)
 		w->busy = false;
 	return code;
@@ -538,6 +552,7 @@ shf_writer_rest(ShfWriter *w, ShfError *err)
 ShfCode
 shf_writer_drain(ShfWriter *w, ShfError *err)
 {
+	uint64_t	begun = shf_clock();
 	ShfCode		code;
 
 	if (w->busy || w->finished)
@@ -553,7 +568,9 @@ shf_writer_drain(ShfWriter *w, ShfError *err)
 	account_rowbuf(w);
 	w->row.fixed = shf_rowbuf_next(&w->rowbuf);
 	w->busy = false;
-	return shf_writer_rest(w, err);
+	code = shf_writer_rest(w, err);
+	w->metrics.caller_ns += shf_clock() - begun;
+	return code;
 }
 
 /* Partition files of a few rows each would be many files for nothing. */
@@ -573,6 +590,9 @@ prefer_image(ShfWriter *w, ShfError *err)
 ShfCode
 shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, ShfError *err)
 {
+	uint64_t	begun = shf_clock();
+	uint64_t	emitted;
+	ShfOutput  *out;
 	ShfCode		code;
 
 	if (w->busy || w->finished)
@@ -581,27 +601,48 @@ shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, Shf
 	code = prefer_image(w, err);
 	if (code == SHF_OK)
 		code = emit_run(w, true, err);
+	emitted = shf_work_clock(&w->account);
+	out = w->output;
 	if (code == SHF_OK)
-		code = shf_output_finish(w->output, err);
+		code = shf_output_finish(out, err);
 	if (code != SHF_OK)
 		return code;
+	w->account.write_ns += shf_work_clock(&w->account) - emitted;
+	w->metrics.caller_ns += shf_clock() - begun;
 	w->busy = false;
 	w->finished = true;
-	*segments = w->output->segments;
-	*nsegments = w->output->nsegments;
+	if (out->nsegments > 0)
+		out->segments[out->nsegments - 1].metrics = shf_writer_metrics(w);
+	*segments = out->segments;
+	*nsegments = out->nsegments;
 	return SHF_OK;
+}
+
+void
+shf_writer_outside(ShfWriter *w, uint64_t input_ns, uint64_t pack_ns)
+{
+	w->metrics.input_ns = input_ns;
+	w->metrics.pack_ns = pack_ns;
 }
 
 const ShfMetrics *
 shf_writer_metrics(const ShfWriter *writer)
 {
 	ShfWriter  *w = (ShfWriter *) writer;
+	const ShfAccount *account = &w->account;
+	double		sampled = account->gather_sample + account->encode_sample;
 
 	w->metrics.rows = w->rows;
 	w->metrics.raw_bytes = w->output->raw_bytes;
 	w->metrics.stored_bytes = w->output->bytes_written;
 	w->metrics.blocks = w->output->blocks;
-	w->metrics.memory_peak = w->account.peak;
+	w->metrics.memory_peak = account->peak;
+	w->metrics.write_ns = account->write_ns;
+	w->metrics.sync_ns = account->sync_ns;
+	w->metrics.gather_ns = 0;
+	if (sampled > 0)
+		w->metrics.gather_ns = (uint64_t) ((double) w->block_ns * account->gather_sample / sampled);
+	w->metrics.encode_ns = w->block_ns - w->metrics.gather_ns;
 	return &w->metrics;
 }
 

@@ -44,6 +44,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 #include "utils/uuid.h"
 
 #include "catalog.h"
@@ -279,6 +280,10 @@ shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents, Command
 	values[Anum_segment_blocks - 1] = Int64GetDatum(row->blocks);
 	values[Anum_segment_files - 1] = Int64GetDatum(row->files);
 	values[Anum_segment_nextents - 1] = Int32GetDatum(row->nextents);
+	values[Anum_segment_written - 1] = TimestampTzGetDatum(GetCurrentTimestamp());
+	if (row->metrics != NULL)
+		values[Anum_segment_metrics - 1] = shuffle_metrics_datum(row->metrics);
+	isnull[Anum_segment_metrics - 1] = row->metrics == NULL;
 	values[Anum_segment_layout - 1] = CStringGetTextDatum(shuffle_layout_name(row->layout));
 	values[Anum_segment_root - 1] = CStringGetTextDatum(row->root);
 	values[Anum_segment_name - 1] = CStringGetTextDatum(row->name);

@@ -27,6 +27,8 @@ enum
 	Anum_segment_blocks,
 	Anum_segment_files,
 	Anum_segment_nextents,
+	Anum_segment_written,
+	Anum_segment_metrics,		/* see shuffle_metrics_datum() */
 	Anum_segment_layout,
 	Anum_segment_root,
 	Anum_segment_name,

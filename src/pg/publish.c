@@ -81,6 +81,7 @@ shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const 
 	row.blocks = segment->blocks;
 	row.files = segment->files;
 	row.nextents = segment->nextents;
+	row.metrics = segment->metrics;
 
 	if (segment->image != NULL)
 	{
@@ -93,4 +94,5 @@ shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const 
 	if (segment->layout == SHF_LAYOUT_PARTITION_FILES && place->sync)
 		shuffle_fsync_dir(psprintf("%s/%s", place->dir, row.name));
 	shuffle_catalog_insert(&row, segment->extents, cid);
+	shuffle_stats_published(place->prefix, writer, segment);
 }

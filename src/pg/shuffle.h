@@ -302,6 +302,7 @@ typedef struct ShuffleSegmentRow
 	int64		blocks;
 	int64		files;			/* 0: the segment is image */
 	int32		nextents;
+	const ShfMetrics *metrics;	/* of its writer, or NULL; NULL when read */
 	Datum		extents;		/* detoastable bytea, or 0 */
 	Datum		image;			/* detoastable bytea: what would be its file, or 0 */
 } ShuffleSegmentRow;
@@ -374,6 +375,8 @@ typedef struct ShuffleWriteSpec
 	uint32		inline_max;
 	void		(*opening) (void *arg);
 	void	   *opening_arg;
+	uint64		begun;			/* shf_clock() when rows were first asked for; 0: with the
+								 * writer */
 } ShuffleWriteSpec;
 
 /* inline_max of everybody who has one. */
@@ -395,7 +398,10 @@ extern void shuffle_writer_put(ShuffleWriter *writer, const Datum *values, const
 extern void shuffle_writer_put_into(ShuffleWriter *writer, uint32 partition,
 									const Datum *values, const bool *isnull);
 
-/* Completes the files.  The array lives as long as the writer. */
+/*
+ * Completes the files.  The array lives as long as the writer; the last segment has the
+ * writer's metrics.
+ */
 extern const ShfSegment *shuffle_writer_end(ShuffleWriter *writer, int *nsegments);
 
 /* Memory in bytes: held now; least that a writer needs to emit a run. */
@@ -447,6 +453,15 @@ extern char *shuffle_place_path(const ShufflePlace *place, uint32 writer);
 extern void shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options,
 							const char *routing, uint32 writer, const ShfSegment *segment,
 							int32 number, CommandId cid);
+
+/* ------------------------------------------------------------ stats.c */
+
+/* Metrics as the catalog keeps them: int8[]. */
+extern Datum shuffle_metrics_datum(const ShfMetrics *metrics);
+
+/* A segment of some process of a write, known by the prefix of its names, was published. */
+extern void shuffle_stats_published(const char *write, uint32 process,
+									const ShfSegment *segment);
 
 /* ------------------------------------------------------------ job.c, sink.c, query.c, target.c: write.h */
 

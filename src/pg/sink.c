@@ -69,13 +69,14 @@ typedef struct SummaryHeader
 	uint32		number;
 	uint32		layout;
 	uint32		nextents;
-	uint32		reserved;
+	uint32		has_metrics;
 	uint8		id[16];
 	uint64		rows;
 	uint64		bytes;
 	uint64		raw_bytes;
 	uint64		blocks;
 	uint64		files;
+	ShfMetrics	metrics;
 } SummaryHeader;
 
 #define SUMMARY_MAGIC	0x53485347
@@ -315,6 +316,11 @@ sink_end(SinkState *state)
 			.files = segment->files,
 		};
 
+		if (segment->metrics != NULL)
+		{
+			header.has_metrics = true;
+			header.metrics = *segment->metrics;
+		}
 		memcpy(header.id, segment->id, sizeof(header.id));
 		memcpy(p, &header, sizeof(header));
 		p += sizeof(header);
@@ -441,6 +447,11 @@ shuffle_summary_next(bytea *result, Size *position, ShuffleSummary *summary)
 	segment->raw_bytes = header.raw_bytes;
 	segment->blocks = header.blocks;
 	segment->files = header.files;
+	if (header.has_metrics)
+	{
+		summary->metrics = header.metrics;
+		segment->metrics = &summary->metrics;
+	}
 	segment->nextents = header.nextents;
 	segment->extents = palloc(Max(bytes, 1));
 	memcpy(segment->extents, p + *position, bytes);

@@ -18,6 +18,7 @@
 #include "utils/rel.h"
 
 #include "write.h"
+#include "../engine/clock.h"
 
 PG_FUNCTION_INFO_V1(shuffle_write);
 
@@ -104,6 +105,7 @@ run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *
 	if (target->exists)
 		shuffle_query_coerce(query, table, job.attnums);
 
+	job.spec.begun = shf_clock();
 	handle = shuffle_job_create(&job);
 	result = shuffle_query_run(query, shuffle_job_argument(handle), workers);
 	shuffle_job_destroy(handle);

@@ -162,6 +162,7 @@ typedef struct ShuffleSummary
 {
 	uint32		writer;
 	ShfSegment	segment;		/* extents palloc'd in the current context */
+	ShfMetrics	metrics;		/* what segment.metrics points to */
 } ShuffleSummary;
 
 /*

@@ -16,9 +16,18 @@
 #include "utils/memutils.h"
 
 #include "shuffle.h"
+#include "../engine/clock.h"
 
 /* Partition files held open at once: enough for a run in partition order. */
 #define WRITER_MAX_OPEN_FILES	256
+
+/*
+ * The clock is read for one row in about SAMPLE_ROWS, or more often when rows come
+ * slowly: once in SAMPLE_NS then.
+ */
+#define SAMPLE_ROWS		128
+#define SAMPLE_NS		1000000
+#define SAMPLE_SLACK_NS	20000
 
 struct ShuffleWriter
 {
@@ -32,6 +41,15 @@ struct ShuffleWriter
 	void	   *opening_arg;
 	MemoryContext context;
 	MemoryContextCallback callback;
+
+	/* time spent on rows, see put_timed() */
+	uint64		begun;
+	uint64		sampled_at;
+	uint32		sample_rows;	/* from the last sampled row to the next one */
+	uint32		sample_left;
+	uint32		random;
+	double		pack_ns;
+	double		pack_mean;		/* of the latest samples */
 };
 
 static void
@@ -163,25 +181,96 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	SHUFFLE_CHECK(shf_writer_open(&writer->engine, schema, &engine, &err), &err);
 	writer->layout = shf_writer_layout(writer->engine);
 
+	writer->sampled_at = shf_clock();
+	writer->begun = spec->begun != 0 ? spec->begun : writer->sampled_at;
+	writer->random = 1;
+	writer->sample_rows = writer->sample_left = 1;
+
 	MemoryContextSwitchTo(old);
 	return writer;
+}
+
+/* partition is that of the row, or -1: to be found. */
+static inline void
+put_row(ShuffleWriter *writer, int64 partition, const Datum *values, const bool *isnull)
+{
+	ShfError	err;
+
+	if (partition < 0)
+		partition = shuffle_route(writer->router, values, isnull);
+	shuffle_pack_row(writer->map, writer->layout, shf_writer_row(writer->engine), values, isnull);
+	SHUFFLE_CHECK(shf_writer_append(writer->engine, (uint32) partition, &err), &err);
+}
+
+/*
+ * Puts a row that stands for all since the last sampled one in the time that packing
+ * takes; the rest of the time between rows is the wait for them.
+ */
+static pg_noinline void
+put_timed(ShuffleWriter *writer, int64 partition, const Datum *values, const bool *isnull)
+{
+	const ShfMetrics *metrics = shf_writer_metrics(writer->engine);
+	uint64		before = metrics->caller_ns;
+	uint64		first = shf_clock();
+	uint64		start = shf_clock();
+	uint64		end;
+	uint64		row_ns;
+	double		spent;
+
+	put_row(writer, partition, values, isnull);
+
+	/* Less the clock itself, and a run if the row caused one. */
+	end = shf_clock();
+	spent = (double) (end - start) - (double) (start - first) -
+		(double) (shf_writer_metrics(writer->engine)->caller_ns - before);
+
+	/* A process that was not running just then must not count a hundredfold. */
+	if (writer->pack_mean > 0)
+		spent = Min(spent, 8 * writer->pack_mean + SAMPLE_SLACK_NS);
+	if (spent > 0)
+	{
+		writer->pack_ns += spent * writer->sample_rows;
+		writer->pack_mean += (spent - writer->pack_mean) / (writer->pack_mean > 0 ? 8 : 1);
+	}
+
+	/* Not in step with anything periodic: an interval at random. */
+	row_ns = (first - writer->sampled_at) / writer->sample_rows + 1;
+	writer->random = writer->random * 1664525 + 1013904223;
+	writer->sample_rows = SAMPLE_ROWS / 2 + (writer->random >> 16) % SAMPLE_ROWS;
+	writer->sample_rows = (uint32) Max(Min(writer->sample_rows, SAMPLE_NS / row_ns), 1);
+	writer->sample_left = writer->sample_rows;
+	writer->sampled_at = end;
 }
 
 void
 shuffle_writer_put(ShuffleWriter *writer, const Datum *values, const bool *isnull)
 {
-	shuffle_writer_put_into(writer, shuffle_route(writer->router, values, isnull), values,
-							isnull);
+	if (unlikely(--writer->sample_left == 0))
+		put_timed(writer, -1, values, isnull);
+	else
+		put_row(writer, -1, values, isnull);
 }
 
 void
 shuffle_writer_put_into(ShuffleWriter *writer, uint32 partition, const Datum *values,
 						const bool *isnull)
 {
-	ShfError	err;
+	if (unlikely(--writer->sample_left == 0))
+		put_timed(writer, partition, values, isnull);
+	else
+		put_row(writer, partition, values, isnull);
+}
 
-	shuffle_pack_row(writer->map, writer->layout, shf_writer_row(writer->engine), values, isnull);
-	SHUFFLE_CHECK(shf_writer_append(writer->engine, partition, &err), &err);
+/* Divides what the engine did not see of the writer's life. */
+static void
+account_outside(ShuffleWriter *writer)
+{
+	uint64		life = shf_clock() - writer->begun;
+	uint64		caller = shf_writer_metrics(writer->engine)->caller_ns;
+	uint64		outside = life > caller ? life - caller : 0;
+	uint64		pack = (uint64) Min(writer->pack_ns, (double) outside);
+
+	shf_writer_outside(writer->engine, outside - pack, pack);
 }
 
 const ShfSegment *
@@ -192,6 +281,7 @@ shuffle_writer_end(ShuffleWriter *writer, int *nsegments)
 
 	SHUFFLE_CHECK(shf_writer_finish(writer->engine, &segments, nsegments, &err), &err);
 	release_descriptors(writer);
+	account_outside(writer);
 	return segments;
 }
 

@@ -1,0 +1,97 @@
+-- metrics of writes: what is counted is right, and the phases add up to the wall time
+SET extra_float_digits = 0;
+SET max_parallel_workers_per_gather = 0;
+CREATE TABLE stats_src AS
+	SELECT i AS id, i % 100 AS k, md5(i::text) AS t FROM generate_series(1, 300000) i;
+
+-- a session that has not written knows nothing
+SELECT count(*) FROM shuffle_write_stats();
+
+-- serial and inline: one process, whose phases fill the time that the caller measures (the
+-- machine may be busy: one of five must do)
+DO $$
+DECLARE
+	before timestamptz;
+	wall float8;
+	s record;
+BEGIN
+	PERFORM set_config(name, '0', false) FROM pg_settings
+	WHERE name = 'shuffle_ext.writer_threads';
+	FOR i IN 1..5 LOOP
+		before := clock_timestamp();
+		PERFORM shuffle_write('SELECT * FROM stats_src', 'stats_1', partitions => 16,
+			keys => '{id}', if_exists => 'replace');
+		wall := extract(epoch FROM clock_timestamp() - before) * 1000;
+		SELECT *, input_ms + repartition_ms + interleave_ms + encode_ms + write_ms + sync_ms
+			+ queue_ms AS phases INTO STRICT s FROM shuffle_write_stats() WHERE process = 0;
+		EXIT WHEN s.phases BETWEEN 0.95 * wall AND wall;
+	END LOOP;
+	IF s.phases NOT BETWEEN 0.95 * wall AND wall THEN
+		RAISE 'phases take % ms of % ms', s.phases, wall;
+	END IF;
+	IF least(s.input_ms, s.repartition_ms, s.interleave_ms, s.encode_ms, s.write_ms, s.sync_ms)
+		<= 0 THEN
+		RAISE 'a phase took no time: %', s;
+	END IF;
+END $$;
+
+-- counts against the segments themselves and the files' blocks
+SELECT p.process, p.segments, p.rows, p.blocks, p.runs, p.raw_bytes = s.raw_bytes AS raw,
+	p.stored_bytes = s.bytes AS stored, p.memory_peak BETWEEN s.raw_bytes / 4 AND 258 << 20 AS memory
+FROM shuffle_process_stats p JOIN shuffle_segments s USING (relation)
+WHERE relation = 'stats_1'::regclass;
+
+-- what is stored is what the session was told; one row per process and their sum
+SELECT w.process, to_jsonb(w) - 'process'
+	= to_jsonb(p) - '{relation,write,process,written}'::text[] AS same
+FROM shuffle_write_stats() w, shuffle_process_stats p
+WHERE p.relation = 'stats_1'::regclass ORDER BY w.process;
+SELECT processes, segments, rows, runs, written BETWEEN now() - interval '1 hour' AND clock_timestamp()
+FROM shuffle_stats WHERE relation = 'stats_1'::regclass;
+
+-- more runs with less memory
+SET shuffle_ext.memory_limit = '8MB';
+SELECT count(*) FROM shuffle_write('SELECT * FROM stats_src', 'stats_1', if_exists => 'append');
+RESET shuffle_ext.memory_limit;
+SELECT rows, runs > 3 AS runs, memory_peak <= 8 << 20 AS memory FROM shuffle_stats
+WHERE relation = 'stats_1'::regclass ORDER BY written DESC LIMIT 1;
+SELECT count(*), count(DISTINCT write) FROM shuffle_stats WHERE relation = 'stats_1'::regclass;
+
+-- time that the query takes is input time; sampling does not miss slow rows
+SELECT count(*) FROM shuffle_write(
+	'SELECT i, pg_sleep(0.02) IS NULL AS slept FROM generate_series(1, 25) i', 'stats_slow', partitions => 1);
+SELECT input_ms BETWEEN 500 AND elapsed_ms AS input,
+	input_ms > 0.9 * elapsed_ms - write_ms - sync_ms AS most
+FROM shuffle_stats WHERE relation = 'stats_slow'::regclass;
+
+-- parallel: every process counts for itself
+SET max_parallel_workers_per_gather = 2;
+SELECT count(*) FROM shuffle_write('SELECT * FROM stats_src', 'stats_2', partitions => 16, keys => '{id}', workers => 2);
+SELECT bool_and(input_ms >= 0 AND abs(elapsed_ms - input_ms - repartition_ms - interleave_ms
+	- encode_ms - write_ms - sync_ms - queue_ms) <= 0.05 * elapsed_ms) AS add_up, sum(rows)
+FROM shuffle_process_stats WHERE relation = 'stats_2'::regclass;
+SELECT (SELECT count(*) FROM shuffle_write_stats()) = processes + 1 AS processes, rows,
+	elapsed_ms = (SELECT elapsed_ms FROM shuffle_write_stats() WHERE process IS NULL) AS elapsed
+FROM shuffle_stats WHERE relation = 'stats_2'::regclass;
+
+-- nothing written, nothing stored
+SELECT count(*) FROM shuffle_write('SELECT * FROM stats_src WHERE false', 'stats_0', partitions => 16);
+SELECT count(*) FROM shuffle_stats WHERE relation = 'stats_0'::regclass;
+
+-- a write that is rolled back is gone from the views
+BEGIN;
+SELECT count(*) FROM shuffle_write('SELECT * FROM stats_src', 'stats_3', partitions => 16);
+SELECT rows FROM shuffle_stats WHERE relation = 'stats_3'::regclass;
+ROLLBACK;
+SELECT count(*) FROM shuffle_stats WHERE rows = 300000 AND relation::text = 'stats_3';
+
+-- only tables that one may read
+CREATE ROLE regress_stats_reader;
+GRANT SELECT ON stats_2 TO regress_stats_reader;
+SET ROLE regress_stats_reader;
+SELECT DISTINCT relation FROM shuffle_stats ORDER BY 1;
+SELECT DISTINCT relation FROM shuffle_process_stats ORDER BY 1;
+RESET ROLE;
+
+DROP TABLE stats_src, stats_0, stats_1, stats_2, stats_slow;
+DROP ROLE regress_stats_reader;
