@@ -110,7 +110,7 @@ tally() {
       "ok "[0-9]* | "test "*" ... ok "* | "     "*" ... ok "*) good=$((good + 1)) ;;
       "not ok "[0-9]* | "test "*" ... FAILED"* | "     "*" ... FAILED"*)
         bad=$((bad + 1))
-        fail "$suite: $(printf %s "$line" | sed 's/^not ok [0-9]* *-* *//; s/^test *//; s/ *\.\.\. FAILED.*//')"
+        fail "$suite: $(printf %s "$line" | sed 's/^not ok [0-9]* *-* *//; s/^test *//; s/ *\.\.\. FAILED.*//; s/ \{2,\}[0-9]* ms$//')"
         ;;
     esac
   done <"$log"
@@ -278,7 +278,7 @@ suite_majors() {
     skip majors "needs root: run test/check_majors.sh"
     return
   fi
-  "$TOP/test/check_majors.sh" >"$WORK/log/majors" 2>&1 || status=$?
+  "$BUILD/test/check_majors.sh" >"$WORK/log/majors" 2>&1 || status=$?
   cat "$WORK/log/majors"
   line=$(tail -n 1 "$WORK/log/majors")
   if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
