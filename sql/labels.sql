@@ -91,3 +91,20 @@ SECURITY LABEL FOR shuffle_ext ON TABLE leaving IS 'partitions=2 method=round_ro
 ALTER TABLE leaving SET ACCESS METHOD heap;
 SECURITY LABEL FOR shuffle_ext ON TABLE leaving IS NULL;
 DROP TABLE plain, leaving;
+
+-- What readers have cached of a label goes with the label, also back
+CREATE TABLE cached (a int) USING shuffle;
+SECURITY LABEL FOR shuffle_ext ON TABLE cached IS 'partitions=2 method=round_robin';
+SELECT count(*) FROM shuffle_read(NULL::cached, 1);
+BEGIN;
+SECURITY LABEL FOR shuffle_ext ON TABLE cached IS 'partitions=5 method=round_robin types=native';
+SELECT count(*) FROM shuffle_read(NULL::cached, 4);
+SAVEPOINT s;
+SECURITY LABEL FOR shuffle_ext ON TABLE cached IS NULL;
+SELECT count(*) FROM shuffle_read(NULL::cached, 1);
+ROLLBACK TO s;
+SELECT count(*) FROM shuffle_read(NULL::cached, 4);
+ROLLBACK;
+SELECT count(*) FROM shuffle_read(NULL::cached, 4);
+SELECT count(*) FROM shuffle_read(NULL::cached, 1);
+DROP TABLE cached;

@@ -53,7 +53,7 @@ table_totals(Oid relid, ShuffleTotals *totals, int *partitions)
 
 		shuffle_totals(rel, snapshot, totals);
 		UnregisterSnapshot(snapshot);
-		*partitions = shuffle_options_of(rel)->partitions;
+		*partitions = shuffle_read_options(rel).partitions;
 	}
 	relation_close(rel, AccessShareLock);
 	return found;

@@ -72,7 +72,7 @@ get_partitions(FunctionCallInfo fcinfo, int argno, Relation rel, int *n)
 	bool	   *nulls;
 	int			count;
 	uint32	   *partitions;
-	int			limit = shuffle_options_of(rel)->partitions;
+	int			limit = shuffle_read_options(rel).partitions;
 
 	*n = 0;
 	if (PG_ARGISNULL(argno))
@@ -448,7 +448,7 @@ static FetchCall *
 fetch_begin(FunctionCallInfo fcinfo)
 {
 	FetchCall  *call = palloc0(sizeof(FetchCall));
-	ShuffleOptions *options;
+	ShuffleReadOptions options;
 	TupleDesc	desc;
 	Relation	rel;
 	uint32	   *partitions;
@@ -463,17 +463,17 @@ fetch_begin(FunctionCallInfo fcinfo)
 				 errmsg("relation must not be NULL")));
 
 	rel = shuffle_open_for_reading(PG_GETARG_OID(0));
-	options = shuffle_options_of(rel);
+	options = shuffle_read_options(rel);
 	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
 	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), GetActiveSnapshot(),
 										  partitions, npartitions);
 	desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 	relation_close(rel, NoLock);
 
-	call->map = shuffle_typemap_create(desc, options->types, options->null_unrepresentable);
+	call->map = shuffle_typemap_create(desc, options.types, options.null_unrepresentable);
 	call->schema = shuffle_typemap_schema(call->map);
-	call->partitions = options->partitions;
-	call->codec = options->codec;
+	call->partitions = options.partitions;
+	call->codec = options.codec;
 	call->slot = MakeSingleTupleTableSlot(desc, &ShuffleSlotOps);
 	call->callback.func = fetch_release;
 	call->callback.arg = call;

@@ -30,6 +30,8 @@
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "shuffle.h"
@@ -167,8 +169,35 @@ shuffle_options_of(Relation rel)
 		return options;
 	}
 	options = shuffle_options_parse(labels.options);
+	options->labelled = true;
 	resolve_keys(options, &labels);
 	return options;
+}
+
+ShuffleReadOptions
+shuffle_read_options(Relation rel)
+{
+	ShuffleReadOptions result;
+	ShuffleOptions *options;
+
+	if (rel->rd_amcache != NULL)
+		return *(ShuffleReadOptions *) rel->rd_amcache;
+
+	options = shuffle_options_of(rel);
+	result.partitions = options->partitions;
+	result.codec = options->codec;
+	result.types = options->types;
+	result.null_unrepresentable = options->null_unrepresentable;
+
+	/* Without a label the codec is the session's of the moment. */
+	if (options->labelled && !OidIsValid(rel->rd_rel->relrewrite))
+	{
+		void	   *cache = MemoryContextAlloc(CacheMemoryContext, sizeof(ShuffleReadOptions));
+
+		memcpy(cache, &result, sizeof(ShuffleReadOptions));
+		rel->rd_amcache = cache;
+	}
+	return result;
 }
 
 static void

@@ -106,7 +106,7 @@ partitions_of_empty(Oid relid)
 	if (rel == NULL)
 		return 0;
 	if (shuffle_is_table(rel))
-		partitions = shuffle_options_of(rel)->partitions;
+		partitions = shuffle_read_options(rel).partitions;
 	relation_close(rel, AccessShareLock);
 	return partitions;
 }

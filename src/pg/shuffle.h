@@ -89,6 +89,7 @@ typedef struct ShuffleOptions
 	ShfCodec	codec;
 	ShuffleTypes types;
 	bool		null_unrepresentable;	/* unrepresentable => 'null' instead of 'error' */
+	bool		labelled;		/* read from the table's label, not the defaults */
 } ShuffleOptions;
 
 /* Parsers of single option values; the error lists the valid ones. */
@@ -134,6 +135,21 @@ extern void shuffle_label_init(void);	/* registers the provider */
  * counts in nkeys and is 0 in keys: fine for reading, see the next function.
  */
 extern ShuffleOptions *shuffle_options_of(Relation rel);
+
+/* Those that readers need. */
+typedef struct ShuffleReadOptions
+{
+	int			partitions;
+	ShfCodec	codec;
+	ShuffleTypes types;
+	bool		null_unrepresentable;
+} ShuffleReadOptions;
+
+/*
+ * Parsed once and then kept in the relation's cache entry, which a changed label empties:
+ * the label of a range-partitioned table may have 100,000 bounds.
+ */
+extern ShuffleReadOptions shuffle_read_options(Relation rel);
 
 /* Before rows of rel are routed by these options: raises if a key column is gone. */
 extern void shuffle_options_require_keys(const ShuffleOptions *options, Relation rel);

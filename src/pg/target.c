@@ -126,7 +126,7 @@ refuse_table(Relation rel, const char *what)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("shuffle_write cannot fill table \"%s\"", RelationGetRelationName(rel)),
 			 errdetail("The table has %s.", what),
-			 errhint("Fill a table that has none, or remove them first.")));
+			 errhint("INSERT ... SELECT takes care of them.")));
 }
 
 /*
