@@ -53,6 +53,7 @@ PG_OBJS = \
 	src/pg/options.o \
 	src/pg/pack.o \
 	src/pg/parallel.o \
+	src/pg/progress.o \
 	src/pg/publish.o \
 	src/pg/query.o \
 	src/pg/read_block.o \

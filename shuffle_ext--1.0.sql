@@ -477,6 +477,60 @@ COMMENT ON FUNCTION shuffle_write_stats() IS
 	'metrics of the last write of this session, as in shuffle_process_stats: of each process, and in the row whose process is NULL of all together';
 
 --
+-- Progress of running writes and reads, from the server's own progress slots
+--
+CREATE VIEW shuffle_progress AS
+	SELECT p.leader AS pid,
+		p.relation,
+		CASE p.operation WHEN 1 THEN 'write' WHEN 2 THEN 'fetch' END AS operation,
+		CASE p.phase
+			WHEN 1 THEN 'planning'
+			WHEN 2 THEN 'reading input'
+			WHEN 3 THEN 'writing blocks'
+			WHEN 4 THEN 'finishing files'
+			WHEN 5 THEN 'waiting for other processes'
+			WHEN 6 THEN 'publishing'
+			WHEN 7 THEN 'sending'
+			END AS phase,
+		p.rows,
+		p.bytes,
+		p.expected_rows,
+		pg_catalog.round(100.0 * p.rows / NULLIF(p.expected_rows, 0), 1) AS percent,
+		p.processes
+	FROM (
+		SELECT s.param16::int4 AS leader,
+			pg_catalog.max(s.param18)::oid::regclass AS relation,
+			pg_catalog.max(s.param11) AS operation,
+			COALESCE(pg_catalog.max(s.param12) FILTER (WHERE s.pid = s.param16),
+				pg_catalog.max(s.param12)) AS phase,
+			pg_catalog.sum(s.param13)::int8 AS rows,
+			pg_catalog.sum(s.param14)::int8 AS bytes,
+			pg_catalog.max(s.param15) AS expected_rows,
+			pg_catalog.sum(s.param17)::int4 AS processes
+		FROM pg_catalog.pg_stat_get_progress_info('COPY') s
+		WHERE s.param20 = 1397249350 -- PROGRESS_MAGIC in progress.c
+			AND s.datid = (SELECT d.oid FROM pg_catalog.pg_database d
+				WHERE d.datname = pg_catalog.current_database())
+		GROUP BY s.param16
+	) p;
+
+COMMENT ON VIEW shuffle_progress IS
+	'running writes into shuffle tables and calls of shuffle_fetch, of the roles whose activity one may see';
+COMMENT ON COLUMN shuffle_progress.pid IS 'process of the session';
+COMMENT ON COLUMN shuffle_progress.relation IS 'shuffle table';
+COMMENT ON COLUMN shuffle_progress.operation IS 'write or fetch';
+COMMENT ON COLUMN shuffle_progress.phase IS 'what the session''s process is doing';
+COMMENT ON COLUMN shuffle_progress.rows IS 'rows so far, of all processes together';
+COMMENT ON COLUMN shuffle_progress.bytes IS 'bytes stored or sent so far';
+COMMENT ON COLUMN shuffle_progress.expected_rows IS
+	'rows in all: of a write what the planner expects, 0 if that is not known; of a fetch exactly';
+COMMENT ON COLUMN shuffle_progress.percent IS
+	'rows in percent of expected_rows; more than 100 when the planner has expected too few';
+COMMENT ON COLUMN shuffle_progress.processes IS 'processes that have had rows';
+
+GRANT SELECT ON shuffle_progress TO PUBLIC;
+
+--
 -- Maintenance
 --
 CREATE FUNCTION shuffle_sweep() RETURNS int8

@@ -267,6 +267,10 @@ typedef struct FetchCall
 	bool		schema_known;	/* is schema_left known? */
 	ShfBuffer	out;			/* what the writer has written */
 
+	int			progress;		/* token, or 0 */
+	uint64		rows_sent;
+	uint64		bytes_sent;
+
 	MemoryContextCallback callback;
 } FetchCall;
 
@@ -280,6 +284,7 @@ fetch_release(void *arg)
 	call->writer = NULL;
 	free(call->out.data);
 	memset(&call->out, 0, sizeof(ShfBuffer));
+	shuffle_progress_end(call->progress);
 }
 
 static ShfCode
@@ -419,6 +424,7 @@ fetch_next_piece(FetchCall *call)
 					fetch_writer_open(call);
 				fetch_reencode(call, block);
 				fetch_strip_schema(call);
+				call->rows_sent += block->rows;
 				call->block++;
 			}
 			else if (call->writer != NULL)
@@ -429,6 +435,7 @@ fetch_next_piece(FetchCall *call)
 				message = shf_batch_message(block->batch);
 				call->piece = message.data;
 				call->piece_len = message.len;
+				call->rows_sent += block->rows;
 				call->block++;
 				return true;
 			}
@@ -468,7 +475,6 @@ fetch_begin(FunctionCallInfo fcinfo)
 	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), GetActiveSnapshot(),
 										  partitions, npartitions);
 	desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
-	relation_close(rel, NoLock);
 
 	call->map = shuffle_typemap_create(desc, options.types, options.null_unrepresentable);
 	call->schema = shuffle_typemap_schema(call->map);
@@ -478,6 +484,11 @@ fetch_begin(FunctionCallInfo fcinfo)
 	call->callback.func = fetch_release;
 	call->callback.arg = call;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &call->callback);
+
+	call->progress = shuffle_progress_begin(SHUFFLE_OPERATION_FETCH, RelationGetRelid(rel),
+											MyProcPid);
+	shuffle_progress_expect(call->progress, (double) shuffle_reading_rows(call->reading));
+	relation_close(rel, NoLock);
 
 	/* The first piece lies in out; the first call of fetch_next_piece empties it. */
 	SHUFFLE_CHECK(shf_stream_schema(call->schema, &message, &len, &err), &err);
@@ -533,6 +544,9 @@ shuffle_fetch(PG_FUNCTION_ARGS)
 		len += n;
 	}
 
+	call->bytes_sent += len;
+	shuffle_progress_report(call->progress, SHUFFLE_PHASE_SEND, call->rows_sent,
+							call->bytes_sent);
 	if (len > 0)
 	{
 		SET_VARSIZE(chunk, VARHDRSZ + len);

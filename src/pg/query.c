@@ -25,6 +25,7 @@
 #include "mb/pg_wchar.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "parser/analyze.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_collate.h"
@@ -458,8 +459,31 @@ plan_query(ShuffleQuery *query, int workers)
 	return plan;
 }
 
+/* How many rows the planner expects the sinks of all processes to get. */
+static double
+expected_rows(const PlannedStmt *plan)
+{
+	const Plan *node = plan->planTree;
+	double		processes = 1;
+
+	/* What is above the sink, or above its partial instances. */
+	while (!IsA(node, Agg) || DO_AGGSPLIT_COMBINE(((const Agg *) node)->aggsplit))
+	{
+		if (IsA(node, Gather) && !((const Gather *) node)->single_copy)
+		{
+			processes = ((const Gather *) node)->num_workers;
+			if (parallel_leader_participation)
+				processes += Max(1 - 0.3 * processes, 0);
+		}
+		node = outerPlan(node);
+		if (node == NULL)
+			return 0;
+	}
+	return outerPlan(node)->plan_rows * processes;
+}
+
 bytea *
-shuffle_query_run(ShuffleQuery *query, bytea *job, int workers)
+shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, int progress)
 {
 	ErrorContextCallback callback;
 	ResultReceiver receiver = {0};
@@ -480,6 +504,8 @@ shuffle_query_run(ShuffleQuery *query, bytea *job, int workers)
 	UpdateActiveSnapshotCommandId();
 
 	plan = plan_query(query, workers);
+	shuffle_progress_expect(progress, expected_rows(plan));
+	shuffle_progress_phase(progress, SHUFFLE_PHASE_INPUT);
 
 	receiver.pub.receiveSlot = result_receive;
 	receiver.pub.rStartup = result_startup;

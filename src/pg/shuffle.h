@@ -391,6 +391,9 @@ typedef struct ShuffleWriteSpec
 	uint32		inline_max;
 	void		(*opening) (void *arg);
 	void	   *opening_arg;
+	Oid			relid;			/* whose progress is reported; InvalidOid: nobody's */
+	int			leader;			/* process that has begun to report it; 0: the writer does */
+	int			progress;		/* the leader's token */
 	uint64		begun;			/* shf_clock() when rows were first asked for; 0: with the
 								 * writer */
 } ShuffleWriteSpec;
@@ -478,6 +481,37 @@ extern Datum shuffle_metrics_datum(const ShfMetrics *metrics);
 /* A segment of some process of a write, known by the prefix of its names, was published. */
 extern void shuffle_stats_published(const char *write, uint32 process,
 									const ShfSegment *segment);
+
+/* ------------------------------------------------------------ progress.c */
+
+/* The numbers are those in the view shuffle_progress. */
+typedef enum ShuffleOperation
+{
+	SHUFFLE_OPERATION_WRITE = 1,
+	SHUFFLE_OPERATION_FETCH
+} ShuffleOperation;
+
+typedef enum ShufflePhase
+{
+	SHUFFLE_PHASE_PLANNING = 1,
+	SHUFFLE_PHASE_INPUT,		/* rows come and are packed */
+	SHUFFLE_PHASE_RUN,			/* the row buffer is emptied */
+	SHUFFLE_PHASE_FINISH,		/* files are completed and flushed */
+	SHUFFLE_PHASE_WAIT,			/* for the other processes */
+	SHUFFLE_PHASE_PUBLISH,
+	SHUFFLE_PHASE_SEND			/* fetch */
+} ShufflePhase;
+
+/*
+ * Starts to report an operation on a table of a process, or of the leader whose worker it
+ * is.  Returns a token for the other calls, or 0, with which they do nothing, where the
+ * process has something else to report.  rows: those of this process.
+ */
+extern int	shuffle_progress_begin(ShuffleOperation operation, Oid relid, int leader);
+extern void shuffle_progress_expect(int token, double rows);
+extern void shuffle_progress_phase(int token, ShufflePhase phase);
+extern void shuffle_progress_report(int token, ShufflePhase phase, uint64 rows, uint64 bytes);
+extern void shuffle_progress_end(int token);
 
 /* ------------------------------------------------------------ job.c, sink.c, query.c, target.c: write.h */
 

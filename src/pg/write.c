@@ -75,7 +75,7 @@ estimate_bounds(ShuffleOptions *options, const ShuffleQuery *query, const Shuffl
 /* Lets the sinks write the query's rows; returns their summary or NULL. */
 static bytea *
 run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *options,
-		const ShufflePlace *place)
+		const ShufflePlace *place, int progress)
 {
 	TupleDesc	desc = RelationGetDescr(target->dest);
 	TupleDesc	table = RelationGetDescr(target->rel);
@@ -105,9 +105,12 @@ run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *
 	if (target->exists)
 		shuffle_query_coerce(query, table, job.attnums);
 
+	job.spec.relid = RelationGetRelid(target->rel);
+	job.spec.leader = MyProcPid;
+	job.spec.progress = progress;
 	job.spec.begun = shf_clock();
 	handle = shuffle_job_create(&job);
-	result = shuffle_query_run(query, shuffle_job_argument(handle), workers);
+	result = shuffle_query_run(query, shuffle_job_argument(handle), workers, progress);
 	shuffle_job_destroy(handle);
 
 	if (result != NULL && place->sync)
@@ -251,6 +254,7 @@ shuffle_write(PG_FUNCTION_ARGS)
 	ShuffleStorage storage;
 	WriteTotals totals = {0};
 	bytea	   *result;
+	int			progress;
 
 	PreventCommandDuringRecovery("shuffle_write()");
 	PreventCommandIfReadOnly("shuffle_write()");
@@ -279,12 +283,16 @@ shuffle_write(PG_FUNCTION_ARGS)
 	shuffle_target_prepare(target, query->desc, options);
 	storage = shuffle_storage_of(target->dest);
 	shuffle_place_prepare(&place, &storage);
-	result = run_job(query, target, options, &place);
+	progress = shuffle_progress_begin(SHUFFLE_OPERATION_WRITE, RelationGetRelid(target->rel),
+									  MyProcPid);
+	result = run_job(query, target, options, &place, progress);
 
+	shuffle_progress_phase(progress, SHUFFLE_PHASE_PUBLISH);
 	totals.npartitions = options->partitions;
 	totals.partitions = palloc0(sizeof(PartitionTotals) * (Size) totals.npartitions);
 	publish_segments(result, target, options, &place, &totals);
 	shuffle_target_finish(target, options, totals.rows);
+	shuffle_progress_end(progress);
 
 	advise(&totals);
 	return_rows((ReturnSetInfo *) fcinfo->resultinfo, &totals);

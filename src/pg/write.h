@@ -84,7 +84,7 @@ extern void shuffle_query_coerce(ShuffleQuery *query, TupleDesc target,
  * Plans and runs the wrapped query.  job is the sink's first argument.  Returns the
  * sink's summary (shuffle_summary_next), or NULL when there were no rows.
  */
-extern bytea *shuffle_query_run(ShuffleQuery *query, bytea *job, int workers);
+extern bytea *shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, int progress);
 
 /* ------------------------------------------------------------ target.c */
 

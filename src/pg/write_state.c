@@ -289,6 +289,13 @@ keep_segments(WriteState *state, const ShfSegment *segments, int nsegments)
 			segment->image = palloc(segments[i].bytes);
 			memcpy(segment->image, segments[i].image, segments[i].bytes);
 		}
+		if (segments[i].metrics != NULL)
+		{
+			ShfMetrics *metrics = palloc(sizeof(ShfMetrics));
+
+			*metrics = *segments[i].metrics;
+			segment->metrics = metrics;
+		}
 	}
 	state->nsegments = nsegments;
 	shuffle_writer_free(state->writer);
@@ -465,6 +472,7 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	spec.path = shuffle_place_path(&state->place, 0);
 	shuffle_write_spec_settings(&spec);
 	spec.sync = state->place.sync;
+	spec.relid = state->relid;
 	spec.inline_max = SHUFFLE_INLINE_MAX;
 	spec.opening = opening;
 	spec.opening_arg = state;

@@ -29,6 +29,9 @@
 #define SAMPLE_NS		1000000
 #define SAMPLE_SLACK_NS	20000
 
+#define REPORT_NS		50000000	/* progress is reported every so often */
+#define REPORT_POLLS	16		/* blocks between looks at the clock */
+
 struct ShuffleWriter
 {
 	ShfWriter  *engine;
@@ -50,6 +53,11 @@ struct ShuffleWriter
 	uint32		random;
 	double		pack_ns;
 	double		pack_mean;		/* of the latest samples */
+
+	int			progress;		/* token, or 0 */
+	bool		own_progress;	/* to be ended with the writer */
+	uint32		polls;
+	uint64		reported_at;
 };
 
 static void
@@ -67,13 +75,29 @@ writer_release(void *arg)
 	if (writer->engine != NULL)
 		shf_writer_close(writer->engine);
 	writer->engine = NULL;
+	if (writer->own_progress)
+		shuffle_progress_end(writer->progress);
 	release_descriptors(writer);
+}
+
+static void
+report(ShuffleWriter *writer, ShufflePhase phase)
+{
+	const ShfMetrics *metrics = shf_writer_metrics(writer->engine);
+
+	shuffle_progress_report(writer->progress, phase, metrics->rows, metrics->stored_bytes);
+	writer->reported_at = shf_clock();
 }
 
 static void
 writer_poll(void *arg)
 {
+	ShuffleWriter *writer = arg;
+
 	CHECK_FOR_INTERRUPTS();
+	if (writer->progress != 0 && ++writer->polls % REPORT_POLLS == 0 &&
+		shf_clock() - writer->reported_at > REPORT_NS)
+		report(writer, SHUFFLE_PHASE_RUN);
 }
 
 void
@@ -112,6 +136,22 @@ writer_open_files(void *arg, int wanted)
 		acquire_descriptors(writer, wanted);
 	}
 	return writer->nfds;
+}
+
+/* Joins what the leader reports if this is the leader, else reports by itself. */
+static void
+begin_progress(ShuffleWriter *writer, const ShuffleWriteSpec *spec)
+{
+	if (!OidIsValid(spec->relid))
+		return;
+	if (spec->leader == MyProcPid)
+		writer->progress = spec->progress;
+	else
+	{
+		writer->progress = shuffle_progress_begin(SHUFFLE_OPERATION_WRITE, spec->relid,
+												  spec->leader != 0 ? spec->leader : MyProcPid);
+		writer->own_progress = true;
+	}
 }
 
 ShuffleWriter *
@@ -165,6 +205,7 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	engine.max_open_files = files;
 	engine.inline_max = Min(spec->inline_max, engine.write_buffer_size);
 	engine.poll = writer_poll;
+	engine.poll_arg = writer;
 
 	writer->least_memory = shf_writer_min_memory(schema, &engine);
 	if (writer->least_memory > engine.memory_limit)
@@ -185,6 +226,7 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	writer->begun = spec->begun != 0 ? spec->begun : writer->sampled_at;
 	writer->random = 1;
 	writer->sample_rows = writer->sample_left = 1;
+	begin_progress(writer, spec);
 
 	MemoryContextSwitchTo(old);
 	return writer;
@@ -240,6 +282,8 @@ put_timed(ShuffleWriter *writer, int64 partition, const Datum *values, const boo
 	writer->sample_rows = (uint32) Max(Min(writer->sample_rows, SAMPLE_NS / row_ns), 1);
 	writer->sample_left = writer->sample_rows;
 	writer->sampled_at = end;
+	if (writer->progress != 0 && end - writer->reported_at > REPORT_NS)
+		report(writer, SHUFFLE_PHASE_INPUT);
 }
 
 void
@@ -279,7 +323,9 @@ shuffle_writer_end(ShuffleWriter *writer, int *nsegments)
 	const ShfSegment *segments;
 	ShfError	err;
 
+	report(writer, SHUFFLE_PHASE_FINISH);
 	SHUFFLE_CHECK(shf_writer_finish(writer->engine, &segments, nsegments, &err), &err);
+	report(writer, SHUFFLE_PHASE_WAIT);
 	release_descriptors(writer);
 	account_outside(writer);
 	return segments;

@@ -1,0 +1,113 @@
+/*
+ * progress.c
+ *	  Progress of running writes and reads, for the view shuffle_progress.
+ *
+ * Without preloading an extension has no shared memory that others could look into, but
+ * every backend has a slot for the progress of a command.  We report as a COPY: in
+ * parameters that COPY does not use and marked with a magic number.  Where the backend is
+ * in a COPY already (shuffle_fetch under COPY TO, COPY FROM into a shuffle table) we add to
+ * its slot; where it is in any other command that reports, there is nothing to be seen of
+ * us.  Every process of a parallel write reports for itself and names its leader: the view
+ * adds them up.
+ *
+ * An abort clears the slot before any of our memory is released, so that an error needs no
+ * care here.  A token tells the holder of the slot from one that came before.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/backend_progress.h"
+#include "utils/backend_status.h"
+
+#include "shuffle.h"
+
+#define PROGRESS_MAGIC		INT64CONST(1397249350)	/* also in shuffle_progress */
+
+/* Indexes of parameters; SQL counts from 1.  COPY's own come first. */
+#define PARAM_COPY_BYTES	0
+#define PARAM_COPY_ROWS		2
+#define PARAM_OPERATION		10
+#define PARAM_PHASE			11
+#define PARAM_ROWS			12
+#define PARAM_BYTES			13
+#define PARAM_EXPECTED		14
+#define PARAM_LEADER		15
+#define PARAM_ACTIVE		16	/* 1 once the process has reported rows */
+#define PARAM_RELATION		17	/* COPY (SELECT ...) names none */
+#define PARAM_MAGIC			19
+
+static int	last_token = 0;
+static int	holder = 0;			/* token of who has the slot, if anybody has */
+static bool own_command;		/* not added to a COPY */
+
+static bool
+reporting(void)
+{
+	return MyBEEntry != NULL && MyBEEntry->st_progress_command == PROGRESS_COMMAND_COPY &&
+		MyBEEntry->st_progress_param[PARAM_MAGIC] == PROGRESS_MAGIC;
+}
+
+static bool
+holds(int token)
+{
+	return token != 0 && token == holder && reporting();
+}
+
+int
+shuffle_progress_begin(ShuffleOperation operation, Oid relid, int leader)
+{
+	const int	index[] = {PARAM_OPERATION, PARAM_PHASE, PARAM_LEADER, PARAM_RELATION, PARAM_MAGIC};
+	const int64 value[] = {operation, SHUFFLE_PHASE_PLANNING, leader, relid, PROGRESS_MAGIC};
+
+	if (MyBEEntry == NULL || !pgstat_track_activities || reporting())
+		return 0;
+	own_command = MyBEEntry->st_progress_command == PROGRESS_COMMAND_INVALID;
+	if (own_command)
+		pgstat_progress_start_command(PROGRESS_COMMAND_COPY, relid);
+	else if (MyBEEntry->st_progress_command != PROGRESS_COMMAND_COPY)
+		return 0;
+	pgstat_progress_update_multi_param(lengthof(index), index, value);
+	holder = ++last_token;
+	return holder;
+}
+
+void
+shuffle_progress_expect(int token, double rows)
+{
+	if (holds(token))
+		pgstat_progress_update_param(PARAM_EXPECTED, (int64) Min(Max(rows, 0), 1e18));
+}
+
+void
+shuffle_progress_phase(int token, ShufflePhase phase)
+{
+	if (holds(token))
+		pgstat_progress_update_param(PARAM_PHASE, phase);
+}
+
+void
+shuffle_progress_report(int token, ShufflePhase phase, uint64 rows, uint64 bytes)
+{
+	const int	index[] = {PARAM_PHASE, PARAM_ROWS, PARAM_BYTES, PARAM_ACTIVE,
+	PARAM_COPY_ROWS, PARAM_COPY_BYTES};
+	const int64 value[] = {phase, rows, bytes, 1, rows, bytes};
+
+	if (holds(token))
+		pgstat_progress_update_multi_param(own_command ? 6 : 4, index, value);
+}
+
+void
+shuffle_progress_end(int token)
+{
+	static const int index[] = {PARAM_OPERATION, PARAM_PHASE, PARAM_ROWS, PARAM_BYTES,
+	PARAM_EXPECTED, PARAM_LEADER, PARAM_ACTIVE, PARAM_RELATION, PARAM_MAGIC};
+	static const int64 value[lengthof(index)] = {0};
+
+	if (!holds(token))
+		return;
+	if (own_command)
+		pgstat_progress_end_command();
+	else
+		pgstat_progress_update_multi_param(lengthof(index), index, value);
+	holder = 0;
+}
