@@ -139,7 +139,7 @@ log_rest(ShfOutput *out, ShfError *err)
 	code = shf_output_flush(out, err);
 
 	/* What write-back reports after the file is closed would be lost. */
-	if (code == SHF_OK && out->options->sync && out->fd >= 0 && fsync(out->fd) < 0)
+	if (code == SHF_OK && out->options->sync && out->fd >= 0 && shf_fsync(out, out->fd) < 0)
 		code = shf_error_errno(err, "could not sync file \"%s\"", out->path);
 	if (code == SHF_OK)
 		shf_file_abandon(out);

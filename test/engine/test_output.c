@@ -354,6 +354,118 @@ test_modes_and_sync(void)
 	}
 }
 
+/* ---------------------------------------------------------------- images, rest, drain */
+
+/* A small segment has no file, in either layout, unless a large row came first. */
+static void
+test_images(void)
+{
+	for (int l = 0; l < 2; l++)
+	{
+		for (uint64_t rows = 1; rows <= 10000; rows *= 10)
+		{
+			for (int large = 0; large < 2; large++)
+			{
+				Case		c = new_case(&sample_small, layouts[l], 5, rows);
+
+				c.options.inline_max = 16384;
+				c.options.codec = codecs[1];
+				c.options.block_bytes = 1024;
+				c.options.sync = true;
+				c.large_bytes = large ? 2000 : 0;
+				check_case(&c);
+				CHECK_INT(c.nsegments, 1);
+				if (rows <= 10 && (l == 0 || !large))
+					CHECK(c.segments[0].image != NULL);
+				if (rows >= 1000)
+					CHECK(c.segments[0].image == NULL);
+				close_case(&c);
+			}
+		}
+	}
+}
+
+/* Rows come back after any number of rests and drains, and a resting writer is small. */
+static void
+test_rest_and_drain(void)
+{
+	for (int l = 0; l < 2; l++)
+	{
+		for (int drain = 0; drain < 2; drain++)
+		{
+			for (int sync = 0; sync < 2; sync++)
+			{
+				Case		c = new_case(&sample_flat, layouts[l], 70, 5000);
+				int			before;
+
+				c.options.codec = codecs[1];
+				c.options.max_open_files = 9;
+				c.options.sync = sync;
+				c.options.block_bytes = 8192;
+				c.options.write_buffer_size = 8192;
+				c.options.memory_limit = shf_writer_min_memory(c.schema, &c.options) + 200000;
+				c.rest_every = 300;
+				c.drain_every = drain ? 700 : 0;
+				check_case(&c);
+				close_case(&c);
+
+				c = new_case(&sample_flat, layouts[l], 70, 0);
+				CHECK_OK(shf_writer_open(&c.writer, c.schema, &c.options, &err));
+				for (int n = 0; n < 100; n++)
+				{
+					shf_row_clear(shf_writer_layout(c.writer), shf_writer_row(c.writer));
+					CHECK_OK(shf_writer_append(c.writer, n % 70, &err));
+				}
+				most_descriptors = 0;
+				count_descriptors(NULL);
+				before = most_descriptors;
+				CHECK_OK(shf_writer_drain(c.writer, &err));
+				CHECK(shf_writer_memory(c.writer) < 200000);
+				most_descriptors = 0;
+				count_descriptors(NULL);
+				CHECK_INT(most_descriptors, before);
+				close_case(&c);
+			}
+		}
+	}
+}
+
+static int	grants;
+
+static int
+grant_two(void *arg, int wanted)
+{
+	CHECK_INT(wanted, *(int *) arg);
+	grants++;
+	return 2;
+}
+
+/* The writer keeps to the descriptors it was granted, and asks again after a rest. */
+static void
+test_granted_descriptors(void)
+{
+	for (int l = 0; l < 2; l++)
+	{
+		Case		c = new_case(&sample_key, layouts[l], 100, 20000);
+		int			before;
+
+		most_descriptors = 0;
+		count_descriptors(NULL);
+		before = most_descriptors;
+		most_descriptors = 0;
+		grants = 0;
+		c.options.open_files = grant_two;
+		c.options.open_files_arg = &c.options.max_open_files;
+		c.options.poll = count_descriptors;
+		c.options.sync = true;
+		c.drain_every = 5000;
+		check_case(&c);
+		CHECK(grants >= 4);
+		CHECK(most_descriptors <= before + 2);
+		close_case(&c);
+	}
+}
+
 /* ---------------------------------------------------------------- errors */
 
 static void
@@ -539,6 +651,9 @@ main(void)
 	RUN(test_bounded_descriptors);
 	RUN(test_most_partition_files);
 	RUN(test_modes_and_sync);
+	RUN(test_images);
+	RUN(test_rest_and_drain);
+	RUN(test_granted_descriptors);
 	RUN(test_missing_directory);
 	RUN(test_existing_file);
 	RUN(test_file_size_limit);

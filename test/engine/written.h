@@ -33,6 +33,10 @@ typedef struct Case
 	size_t		large_bytes;
 	bool		large_random;	/* incompressible */
 
+	/* Every so many rows the writer rests, or is drained, if not 0. */
+	uint64_t	rest_every;
+	uint64_t	drain_every;
+
 	ShfWriter  *writer;
 	const ShfSegment *segments;
 	int			nsegments;
@@ -121,6 +125,10 @@ write_case(Case *c)
 			row->var[layout->var[1]] = (ShfBytes) {large, c->large_bytes};
 		}
 		code = shf_writer_append(c->writer, partition_of(c, n), &err);
+		if (code == SHF_OK && c->drain_every > 0 && n % c->drain_every == 0)
+			code = shf_writer_drain(c->writer, &err);
+		if (code == SHF_OK && c->rest_every > 0 && n % c->rest_every == 0)
+			code = shf_writer_rest(c->writer, &err);
 	}
 	if (code == SHF_OK)
 		code = shf_writer_finish(c->writer, &c->segments, &c->nsegments, &err);
@@ -205,7 +213,10 @@ check_extent(Case *c, const ShfSegment *segment, const ShfExtent *extent, ShfBat
 	uint64_t	raw = 0;
 	ShfReader  *reader;
 
-	CHECK_OK(shf_reader_open(&reader, segment_file(c, segment, extent->partition), &err));
+	if (segment->image != NULL)
+		CHECK_OK(shf_reader_open_memory(&reader, segment->image, segment->bytes, "image", &err));
+	else
+		CHECK_OK(shf_reader_open(&reader, segment_file(c, segment, extent->partition), &err));
 	for (uint32_t b = 0; b < extent->blocks; b++)
 	{
 		CHECK_OK(shf_reader_block(reader, batch, at, extent->offset + extent->bytes,
@@ -253,7 +264,15 @@ check_segment(Case *c, const ShfSegment *segment)
 		blocks += e->blocks;
 		raw += e->raw_bytes;
 	}
-	if (is_log)
+	if (segment->image != NULL)
+	{
+		CHECK_OK(shf_verify_memory(segment->image, segment->bytes, "image", segment->id,
+								   segment->extents, segment->nextents, &err));
+		CHECK_INT(access(segment_file(c, segment, 0), F_OK), -1);
+		CHECK(segment->bytes <= c->options.inline_max);
+		bytes = segment->bytes;
+	}
+	else if (is_log)
 	{
 		CHECK_OK(shf_verify_file(segment_file(c, segment, 0), segment->id, segment->extents,
 								 segment->nextents, &err));
@@ -264,7 +283,7 @@ check_segment(Case *c, const ShfSegment *segment)
 	CHECK_INT(segment->blocks, blocks);
 	CHECK_INT(segment->raw_bytes, raw);
 	CHECK_INT(segment->bytes, bytes);
-	CHECK_INT(segment->files, is_log ? 1 : segment->nextents);
+	CHECK_INT(segment->files, segment->image != NULL ? 0 : is_log ? 1 : segment->nextents);
 }
 
 /* Writes the case, reads it back and compares everything. */
