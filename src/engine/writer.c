@@ -338,7 +338,8 @@ check_options(const ShfWriterOptions *options, ShfError *err)
 	if (code != SHF_OK)
 		return code;
 	if (options->inline_max > options->write_buffer_size)
-		return shf_error(err, SHF_ERR_INVALID, "inline_max is %u, but must not be above write_buffer_size, %u",
+		return shf_error(err, SHF_ERR_INVALID,
+						 "inline_max is %u, but must not be above write_buffer_size, %u",
 						 options->inline_max, options->write_buffer_size);
 	if (options->layout == SHF_LAYOUT_STREAM)
 	{
@@ -510,7 +511,8 @@ shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 		return not_usable(w, err);
 	if (partition >= w->options.partitions)
 		return shf_error(err, SHF_ERR_INVALID,
-						 "partition %u is not below the number of partitions, %u", partition, w->options.partitions);
+						 "partition %u is not below the number of partitions, %u",
+						 partition, w->options.partitions);
 	w->rows++;
 	outcome = shf_rowbuf_append(&w->rowbuf, partition, &w->row);
 	if (outcome == SHF_APPENDED)
