@@ -226,6 +226,16 @@ shf_rowbuf_resize(ShfRowBuf *rb, size_t usable)
 	return true;
 }
 
+void
+shf_rowbuf_shrink(ShfRowBuf *rb)
+{
+	madvise(rb->region, rb->usable + SHF_ROWBUF_SLACK, MADV_DONTNEED);
+	rb->touched = 0;
+	if (rb->usable > SHF_ROWBUF_FIRST)
+		rb->usable = SHF_ROWBUF_FIRST;
+	rb->tags = (uint32_t *) (rb->region + rb->usable);
+}
+
 static inline uint32_t
 tag_bytes(const ShfRowBuf *rb, uint32_t tag, size_t at)
 {

@@ -144,6 +144,9 @@ extern ShfAppend shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *ro
  */
 extern bool shf_rowbuf_resize(ShfRowBuf *rb, size_t usable);
 
+/* Gives back all memory of an empty buffer, which begins small again. */
+extern void shf_rowbuf_shrink(ShfRowBuf *rb);
+
 /*
  * Chooses the partitions with fewer than min_rows rows that may stay, so that rows
  * and their overhead take at most max_bytes.  Those with fewest rows stay first.

@@ -565,8 +565,7 @@ shf_writer_drain(ShfWriter *w, ShfError *err)
 		code = share_memory(w, err);
 	if (code != SHF_OK)
 		return code;
-	if (w->rowbuf.usable > SHF_ROWBUF_FIRST)
-		(void) shf_rowbuf_resize(&w->rowbuf, SHF_ROWBUF_FIRST);
+	shf_rowbuf_shrink(&w->rowbuf);
 	account_rowbuf(w);
 	w->row.fixed = shf_rowbuf_next(&w->rowbuf);
 	w->busy = false;

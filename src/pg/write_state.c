@@ -52,7 +52,7 @@
 #define MAX_DESCRIPTORS	64
 
 /* A drain that gains less is not repeated until memory has grown by so much. */
-#define MIN_GAIN		(1024 * 1024)
+#define MIN_GAIN		(64 * 1024)
 
 typedef struct WriteState
 {
@@ -76,7 +76,8 @@ typedef struct WriteState
 	bool		opened;			/* it has been */
 
 	ShuffleWriter *writer;		/* NULL: completed and lent */
-	uint64		memory;			/* of the writer, as counted in total_memory */
+	uint64		base_memory;	/* of cxt */
+	uint64		memory;			/* with the writer's, as counted in total_memory */
 
 	/* completed and lent: its segments, and the subtransaction that has the catalog rows */
 	int			nsegments;
@@ -105,9 +106,13 @@ same_storage(const ShuffleStorage *a, const ShuffleStorage *b)
 	return a->filenumber == b->filenumber && a->tablespace == b->tablespace;
 }
 
-static void
-count_memory(WriteState *state, uint64 memory)
+static inline void
+count_memory(WriteState *state)
 {
+	uint64		memory = state->base_memory;
+
+	if (state->writer != NULL)
+		memory += shuffle_writer_memory(state->writer);
 	total_memory += memory - state->memory;
 	state->memory = memory;
 }
@@ -125,7 +130,7 @@ free_state(WriteState *state)
 	dlist_delete(&state->node);
 	if (latest == state)
 		latest = NULL;
-	count_memory(state, 0);
+	total_memory -= state->memory;
 	MemoryContextDelete(state->cxt);
 }
 
@@ -206,7 +211,7 @@ spare_descriptors(WriteState *except)
 		enter_engine(state);
 		shuffle_writer_rest(state->writer);
 		state->busy = false;
-		count_memory(state, shuffle_writer_memory(state->writer));
+		count_memory(state);
 	}
 }
 
@@ -250,7 +255,7 @@ drain_largest(uint64 limit)
 		enter_engine(largest);
 		shuffle_writer_drain(largest->writer);
 		largest->busy = false;
-		count_memory(largest, shuffle_writer_memory(largest->writer));
+		count_memory(largest);
 		retry_memory = before - largest->memory < MIN_GAIN ? total_memory + MIN_GAIN : 0;
 	}
 }
@@ -262,7 +267,7 @@ check_memory(WriteState *state)
 	uint64		limit = (uint64) shuffle_setting_memory_limit_kb * 1024;
 	uint64		reserve = shuffle_writer_least_memory(state->writer);
 
-	count_memory(state, shuffle_writer_memory(state->writer));
+	count_memory(state);
 	if (unlikely(total_memory + reserve > limit) && state->memory < total_memory)
 		drain_largest(limit > reserve ? limit - reserve : 0);
 }
@@ -300,7 +305,8 @@ keep_segments(WriteState *state, const ShfSegment *segments, int nsegments)
 	state->nsegments = nsegments;
 	shuffle_writer_free(state->writer);
 	state->writer = NULL;
-	count_memory(state, 0);
+	state->base_memory = MemoryContextMemAllocated(state->cxt, true);
+	count_memory(state);
 	MemoryContextSwitchTo(old);
 }
 
@@ -480,6 +486,7 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	/* Round robin begins anywhere, or single rows would all go to the same partition. */
 	spec.writer = pg_prng_uint32(&pg_global_prng_state) % state->options->partitions;
 	state->writer = shuffle_writer_begin(&spec, cxt);
+	state->base_memory = MemoryContextMemAllocated(cxt, true);
 
 	MemoryContextSwitchTo(old);
 	state->next = entry->first;

@@ -158,7 +158,7 @@ ShuffleWriter *
 shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 {
 	const ShuffleOptions *options = spec->options;
-	MemoryContext context = AllocSetContextCreate(cxt, "shuffle writer", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext context = AllocSetContextCreate(cxt, "shuffle writer", ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	ShuffleWriter *writer = palloc0(sizeof(ShuffleWriter));
 	ShfWriterOptions engine = {0};
