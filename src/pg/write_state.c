@@ -289,6 +289,13 @@ keep_segments(WriteState *state, const ShfSegment *segments, int nsegments)
 		*segment = segments[i];
 		segment->extents = palloc_extended(Max(bytes, 1), MCXT_ALLOC_HUGE);
 		memcpy(segment->extents, segments[i].extents, bytes);
+		if (segments[i].metrics != NULL)
+		{
+			ShfMetrics *metrics = palloc(sizeof(ShfMetrics));
+
+			*metrics = *segments[i].metrics;
+			segment->metrics = metrics;
+		}
 		if (segments[i].image != NULL)
 		{
 			segment->image = palloc(segments[i].bytes);
