@@ -34,6 +34,7 @@ ENGINE_OBJS = \
 	src/engine/writer.o
 
 PG_OBJS = \
+	src/pg/alter.o \
 	src/pg/analyze.o \
 	src/pg/bounds.o \
 	src/pg/bounds_estimate.o \
@@ -61,6 +62,7 @@ PG_OBJS = \
 	src/pg/rewrite.o \
 	src/pg/route.o \
 	src/pg/scan.o \
+	src/pg/set.o \
 	src/pg/sink.o \
 	src/pg/slot.o \
 	src/pg/stats.o \

@@ -178,6 +178,24 @@ COMMENT ON FUNCTION shuffle_write(text, text, integer, text[], text, text[], tex
 	text, text, text, integer) IS
 	'runs a query once and writes its rows, partitioned and compressed, into a shuffle table; returns one row per partition: rows, bytes stored, bytes before compression, blocks, segments';
 
+CREATE FUNCTION shuffle_set(
+	relation regclass,
+	partitions integer DEFAULT NULL,
+	keys text[] DEFAULT NULL,
+	method text DEFAULT NULL,
+	bounds text[] DEFAULT NULL,
+	hash text DEFAULT NULL,
+	layout text DEFAULT NULL,
+	codec text DEFAULT NULL,
+	types text DEFAULT NULL,
+	unrepresentable text DEFAULT NULL)
+RETURNS text
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION shuffle_set(regclass, integer, text[], text, text[], text, text, text, text,
+	text) IS
+	'changes options of a table, what decides the partition of a row only while it is empty; returns all that it has';
+
 --
 -- Reading
 --

@@ -25,8 +25,21 @@ SECURITY LABEL FOR shuffle_ext ON COLUMN labelled.c IS 'key=0';
 SECURITY LABEL FOR shuffle_ext ON COLUMN labelled.c IS 'key=33';
 SECURITY LABEL FOR shuffle_ext ON COLUMN labelled.c IS 'key';
 SECURITY LABEL FOR shuffle_ext ON COLUMN labelled.ctid IS 'key=3';
-SECURITY LABEL FOR shuffle_ext ON TABLE plain IS 'partitions=4 method=round_robin';
+-- another table may have one for the day it becomes a shuffle table; other things may not
+SET client_min_messages = notice;
+SECURITY LABEL FOR shuffle_ext ON TABLE plain IS 'partitions=4 method=hash keys=1';
+SET client_min_messages = warning;
 SECURITY LABEL FOR shuffle_ext ON COLUMN plain.a IS 'key=1';
+INSERT INTO plain SELECT generate_series(1, 100);
+SECURITY LABEL FOR shuffle_ext ON TABLE plain IS 'partitions=5 method=hash keys=1';
+ALTER TABLE plain SET ACCESS METHOD shuffle;
+SELECT partition, rows > 0 AS filled FROM shuffle_partitions WHERE relation = 'plain'::regclass ORDER BY 1;
+SECURITY LABEL FOR shuffle_ext ON TABLE plain IS 'partitions=4 method=hash keys=1';
+DROP TABLE plain;
+CREATE VIEW view AS SELECT 1 AS one;
+SECURITY LABEL FOR shuffle_ext ON TABLE view IS 'partitions=4 method=round_robin';
+SECURITY LABEL FOR shuffle_ext ON VIEW view IS 'partitions=4 method=round_robin';
+DROP VIEW view;
 SECURITY LABEL FOR shuffle_ext ON SCHEMA public IS 'partitions=4 method=round_robin';
 
 -- only the owner
@@ -90,7 +103,7 @@ CREATE TABLE leaving (a int) USING shuffle;
 SECURITY LABEL FOR shuffle_ext ON TABLE leaving IS 'partitions=2 method=round_robin';
 ALTER TABLE leaving SET ACCESS METHOD heap;
 SECURITY LABEL FOR shuffle_ext ON TABLE leaving IS NULL;
-DROP TABLE plain, leaving;
+DROP TABLE leaving;
 
 -- What readers have cached of a label goes with the label, also back
 CREATE TABLE cached (a int) USING shuffle;

@@ -8,9 +8,12 @@
  * them.
  *
  * Options that decide the partition of a row may only change while the table is empty:
- * its segments would otherwise disagree with what the table says.  The check hook takes
+ * its segments would otherwise disagree with what the table says.  A table of another
+ * access method may have labels, too: those that SET ACCESS METHOD has left behind, or those
+ * by which it shall partition the rows.  The check hook takes
  * ShareRowExclusiveLock before it looks, which keeps writers out until the end of the
- * transaction, and looks with the newest snapshot.  The server holds
+ * transaction, and looks with the newest snapshot.  One of the references to the table is the
+ * statement's, one is ours.  The server holds
  * ShareUpdateExclusiveLock when it calls the hook, so two labellers cannot deadlock.  It
  * sends no invalidation for a label; we do, because plans and caches of other sessions
  * depend on it.
@@ -145,8 +148,9 @@ shuffle_options_require_keys(const ShuffleOptions *options, Relation rel)
 							i + 1, options->nkeys, RelationGetRelationName(rel)),
 					 errdetail("No column has the label \"key=%d\". A dropped column takes its "
 							   "label with it.", i + 1),
-					 errhint("Write the table again with shuffle_write(..., keys => ..., "
-							 "if_exists => 'replace').")));
+					 errhint("Empty the table and choose keys with shuffle_set('%s', keys => ...), "
+							 "or write it again with shuffle_write(..., keys => ..., "
+							 "if_exists => 'replace').", RelationGetRelationName(rel))));
 	}
 }
 
@@ -234,18 +238,20 @@ shuffle_options_store(Oid relid, const ShuffleOptions *options)
 	CommandCounterIncrement();
 }
 
-/* Keeps writers out until the transaction ends and makes sure that there are no rows. */
-static void
-require_empty(Relation rel)
+void
+shuffle_options_require_empty(Relation rel, int nrefs)
 {
 	ShuffleStorage storage;
 	Snapshot	snapshot;
 	List	   *segments;
 
+	if (!shuffle_is_table(rel))
+		return;
+
 	LockRelationOid(RelationGetRelid(rel), ShareRowExclusiveLock);
 
-	/* One reference is the statement's, one is ours; more is a scan or a write under way. */
-	if (rel->rd_refcnt > 2)
+	/* More is a scan or a write under way. */
+	if (rel->rd_refcnt > nrefs)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot change how rows of table \"%s\" are partitioned because it is "
@@ -261,8 +267,20 @@ require_empty(Relation rel)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot change how rows of table \"%s\" are partitioned while it has rows",
 						RelationGetRelationName(rel)),
-				 errhint("Truncate the table first, or write it again with "
-						 "shuffle_write(..., if_exists => 'replace').")));
+				 errhint("Write it again with shuffle_write('TABLE %s', '%s', if_exists => 'replace', "
+						 "...), or truncate it first.", RelationGetRelationName(rel),
+						 RelationGetRelationName(rel))));
+}
+
+void
+shuffle_options_without_effect(Relation rel)
+{
+	if (!shuffle_is_table(rel))
+		ereport(NOTICE,
+				(errmsg("table \"%s\" is not a shuffle table: its shuffle options have no effect yet",
+						RelationGetRelationName(rel)),
+				 errhint("ALTER TABLE ... SET ACCESS METHOD %s partitions its rows by them.",
+						 SHUFFLE_AM)));
 }
 
 static ShuffleOptions *
@@ -296,7 +314,7 @@ check_table_label(Relation rel, const char *label)
 
 	read_labels(RelationGetRelid(rel), &old);
 	if (!shuffle_options_same_routing(options, parse_table_label(old.options)))
-		require_empty(rel);
+		shuffle_options_require_empty(rel, 2);
 }
 
 static void
@@ -337,7 +355,7 @@ check_column_label(Relation rel, AttrNumber attnum, const char *label)
 	}
 	if (label == old_label || (label && old_label && strcmp(label, old_label) == 0))
 		return;
-	require_empty(rel);
+	shuffle_options_require_empty(rel, 2);
 }
 
 /* The provider's check hook: may veto; the server stores the label afterwards. */
@@ -358,11 +376,14 @@ shuffle_label_check(const ObjectAddress *object, const char *label)
 	/* A label may be taken off whatever the table has become since. */
 	if (label || shuffle_is_table(rel))
 	{
-		shuffle_require_table(rel);
+		if (rel->rd_rel->relkind != RELKIND_RELATION)
+			shuffle_require_table(rel);
 		if (object->objectSubId == 0)
 			check_table_label(rel, label);
 		else
 			check_column_label(rel, (AttrNumber) object->objectSubId, label);
+		if (label)
+			shuffle_options_without_effect(rel);
 		CacheInvalidateRelcache(rel);
 	}
 	relation_close(rel, NoLock);

@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "utils/guc.h"
 
+#include "alter.h"
 #include "shuffle.h"
 #include "write_state.h"
 
@@ -154,6 +155,7 @@ _PG_init(void)
 	shuffle_label_init();
 	shuffle_xact_init();
 	shuffle_states_init();
+	shuffle_alter_init();
 }
 
 int

@@ -160,6 +160,16 @@ extern void shuffle_options_require_keys(const ShuffleOptions *options, Relation
  */
 extern void shuffle_options_store(Oid relid, const ShuffleOptions *options);
 
+/*
+ * Before what decides the partition of a row changes: keeps writers out until the
+ * transaction ends and raises if the table has rows or is in use by more than the
+ * caller's nrefs references.  A table of another access method is left alone.
+ */
+extern void shuffle_options_require_empty(Relation rel, int nrefs);
+
+/* A notice if rel is a table of another access method, whose options do nothing yet. */
+extern void shuffle_options_without_effect(Relation rel);
+
 /* ------------------------------------------------------------ route.c */
 
 typedef struct ShuffleRouter ShuffleRouter;

@@ -54,6 +54,13 @@ typedef struct ShuffleWriteArgs
 	int			workers;		/* 0: never in parallel, -1: the planner's choice */
 } ShuffleWriteArgs;
 
+/*
+ * Reads the nine options, partitions to unrepresentable in the order above, from the
+ * arguments of a SQL function, which is named for messages.
+ */
+extern void shuffle_option_args(FunctionCallInfo fcinfo, int first, const char *function,
+								ShuffleWriteArgs *args);
+
 /* Reads and checks one by one the arguments of shuffle_write(). */
 extern ShuffleWriteArgs *shuffle_write_args(FunctionCallInfo fcinfo);
 

@@ -19,8 +19,9 @@
 /* Numbers of the SQL function's arguments. */
 enum
 {
-	ARG_QUERY, ARG_TARGET, ARG_PARTITIONS, ARG_KEYS, ARG_METHOD, ARG_BOUNDS, ARG_HASH,
-	ARG_LAYOUT, ARG_CODEC, ARG_TYPES, ARG_UNREPRESENTABLE, ARG_IF_EXISTS, ARG_WORKERS
+	ARG_QUERY, ARG_TARGET,
+	ARG_PARTITIONS,				/* first of the options, see shuffle_option_args() */
+	ARG_IF_EXISTS = ARG_PARTITIONS + 9, ARG_WORKERS
 };
 
 static char *
@@ -42,7 +43,8 @@ required_argument(FunctionCallInfo fcinfo, int n, const char *name)
 }
 
 static bool
-array_argument(FunctionCallInfo fcinfo, int n, const char *name, char ***values, int *nvalues)
+array_argument(FunctionCallInfo fcinfo, int n, const char *name, const char *function,
+			   char ***values, int *nvalues)
 {
 	ArrayType  *array;
 	Datum	   *elements;
@@ -54,8 +56,8 @@ array_argument(FunctionCallInfo fcinfo, int n, const char *name, char ***values,
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("argument \"%s\" of shuffle_write must be a one-dimensional array",
-						name)));
+				 errmsg("argument \"%s\" of %s must be a one-dimensional array", name,
+						function)));
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, nvalues);
 	*values = palloc(sizeof(char *) * Max(*nvalues, 1));
 	for (int i = 0; i < *nvalues; i++)
@@ -63,7 +65,7 @@ array_argument(FunctionCallInfo fcinfo, int n, const char *name, char ***values,
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("argument \"%s\" of shuffle_write must not contain nulls", name)));
+					 errmsg("argument \"%s\" of %s must not contain nulls", name, function)));
 		(*values)[i] = TextDatumGetCString(elements[i]);
 	}
 	return true;
@@ -85,6 +87,25 @@ parse_if_exists(const char *text)
 	return SHUFFLE_IF_EXISTS_ERROR; /* keep compiler quiet */
 }
 
+void
+shuffle_option_args(FunctionCallInfo fcinfo, int first, const char *function,
+					ShuffleWriteArgs *args)
+{
+	args->has_partitions = !PG_ARGISNULL(first);
+	if (args->has_partitions)
+		args->partitions = PG_GETARG_INT32(first);
+	args->has_keys = array_argument(fcinfo, first + 1, "keys", function, &args->keys,
+									&args->nkeys);
+	args->method = text_argument(fcinfo, first + 2);
+	args->has_bounds = array_argument(fcinfo, first + 3, "bounds", function, &args->bounds,
+									  &args->nbounds);
+	args->hash = text_argument(fcinfo, first + 4);
+	args->layout = text_argument(fcinfo, first + 5);
+	args->codec = text_argument(fcinfo, first + 6);
+	args->types = text_argument(fcinfo, first + 7);
+	args->unrepresentable = text_argument(fcinfo, first + 8);
+}
+
 ShuffleWriteArgs *
 shuffle_write_args(FunctionCallInfo fcinfo)
 {
@@ -93,18 +114,7 @@ shuffle_write_args(FunctionCallInfo fcinfo)
 
 	args->query = required_argument(fcinfo, ARG_QUERY, "query");
 	args->target = required_argument(fcinfo, ARG_TARGET, "target");
-	args->has_partitions = !PG_ARGISNULL(ARG_PARTITIONS);
-	if (args->has_partitions)
-		args->partitions = PG_GETARG_INT32(ARG_PARTITIONS);
-	args->has_keys = array_argument(fcinfo, ARG_KEYS, "keys", &args->keys, &args->nkeys);
-	args->method = text_argument(fcinfo, ARG_METHOD);
-	args->has_bounds = array_argument(fcinfo, ARG_BOUNDS, "bounds", &args->bounds,
-									  &args->nbounds);
-	args->hash = text_argument(fcinfo, ARG_HASH);
-	args->layout = text_argument(fcinfo, ARG_LAYOUT);
-	args->codec = text_argument(fcinfo, ARG_CODEC);
-	args->types = text_argument(fcinfo, ARG_TYPES);
-	args->unrepresentable = text_argument(fcinfo, ARG_UNREPRESENTABLE);
+	shuffle_option_args(fcinfo, ARG_PARTITIONS, "shuffle_write", args);
 	if_exists = text_argument(fcinfo, ARG_IF_EXISTS);
 	args->if_exists = parse_if_exists(if_exists);
 	args->workers = PG_ARGISNULL(ARG_WORKERS) ? -1 : PG_GETARG_INT32(ARG_WORKERS);
@@ -119,7 +129,7 @@ shuffle_write_args(FunctionCallInfo fcinfo)
 
 /* Number (from 1) of the output column that a key means, by name, else by number. */
 static int
-find_key(const char *key, TupleDesc desc)
+find_key(const char *key, TupleDesc desc, const ShuffleWriteArgs *args)
 {
 	StringInfoData names;
 	int			number = 0;
@@ -143,9 +153,11 @@ find_key(const char *key, TupleDesc desc)
 		appendStringInfoString(&names, ", ...");
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("key \"%s\" is not a column of the query's output", key),
+			 args->query != NULL ?
+			 errmsg("key \"%s\" is not a column of the query's output", key) :
+			 errmsg("key \"%s\" is not a column of the table", key),
 			 desc->natts > 0 ? errhint("Keys are names, or numbers from 1, of %s.", names.data) :
-			 errhint("The query has no output columns.")));
+			 errhint("There are no columns.")));
 	return 0;					/* keep compiler quiet */
 }
 
@@ -157,7 +169,7 @@ set_keys(ShuffleOptions *options, const ShuffleWriteArgs *args, TupleDesc desc,
 	options->keys = palloc(sizeof(AttrNumber) * Max(args->nkeys, 1));
 	for (int i = 0; i < args->nkeys; i++)
 	{
-		int			column = find_key(args->keys[i], desc);
+		int			column = find_key(args->keys[i], desc, args);
 
 		options->keys[i] = attnums != NULL ? attnums[column - 1] : column;
 		for (int j = 0; j < i; j++)

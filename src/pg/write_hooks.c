@@ -18,6 +18,7 @@
 #include "executor/executor.h"
 #include "tcop/utility.h"
 
+#include "alter.h"
 #include "write_state.h"
 
 static ExecutorStart_hook_type previous_ExecutorStart = NULL;
@@ -125,7 +126,11 @@ hook_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTr
 
 	/* It may have been a ROLLBACK or PREPARE TRANSACTION. */
 	if (IsTransactionState())
+	{
 		shuffle_states_publish_above(depth);
+		if (depth == 0)
+			shuffle_alter_check();
+	}
 }
 
 void

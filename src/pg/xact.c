@@ -41,6 +41,7 @@
 
 #include <sys/stat.h>
 
+#include "alter.h"
 #include "shuffle.h"
 #include "storage.h"
 #include "sweep.h"
@@ -232,11 +233,13 @@ xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 			shuffle_states_pre_commit();
+			shuffle_alter_check();
 			free_dropped();
 			break;
 
 		case XACT_EVENT_PRE_PREPARE:
 			shuffle_states_pre_commit();
+			shuffle_alter_check();
 			free_dropped();
 			if (owned != NULL || freed != NULL)
 				shuffle_sweep_note(GetTopFullTransactionId());
@@ -244,6 +247,7 @@ xact_callback(XactEvent event, void *arg)
 
 		case XACT_EVENT_COMMIT:
 			shuffle_states_forget();
+			shuffle_alter_forget();
 			for (; freed != NULL; freed = freed->next)
 				shuffle_unlink_storage(freed->path);
 			owned = NULL;
@@ -251,6 +255,7 @@ xact_callback(XactEvent event, void *arg)
 
 		case XACT_EVENT_ABORT:
 			shuffle_states_forget();
+			shuffle_alter_forget();
 			if (owned != NULL)
 				abort_owned(InvalidSubTransactionId, InvalidSubTransactionId);
 			owned = NULL;
@@ -259,6 +264,7 @@ xact_callback(XactEvent event, void *arg)
 
 		case XACT_EVENT_PREPARE:
 			shuffle_states_forget();
+			shuffle_alter_forget();
 			owned = NULL;
 			freed = NULL;
 			break;

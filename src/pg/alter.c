@@ -1,0 +1,214 @@
+/*
+ * alter.c
+ *	  ALTER TABLE ... ALTER COLUMN ... TYPE of a key column.
+ *
+ * Where the server rewrites the table, every row is routed again.  Where it does not (text to
+ * a type that is stored the same, another collation), rows would stay in partitions that
+ * their key does not belong to any more, and it is refused, unless routing treats the new
+ * type like the old one (varchar and text).
+ *
+ * An access method is not asked, and whether there is a rewrite is known only when it is
+ * done.  So the object access hook notes the routing of a table when one of its keys is
+ * altered, and when the statement is over, or at the latest before commit, notes are compared
+ * with what the table has become.  The server opens the table, and so loads this
+ * library, before it alters anything.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "commands/defrem.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "alter.h"
+#include "route.h"
+
+/* What the rows of a storage were routed by. */
+typedef struct RoutingNote
+{
+	struct RoutingNote *next;
+	Oid			relid;
+	ShuffleStorage storage;
+	int			nkeys;
+	struct
+	{
+		AttrNumber	attnum;
+		Oid			proc;
+		Oid			collation;
+	}			keys[FLEXIBLE_ARRAY_MEMBER];
+} RoutingNote;
+
+static RoutingNote *notes = NULL;	/* in TopTransactionContext */
+static object_access_hook_type previous_hook = NULL;
+
+static bool
+is_shuffle_table(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relkind == RELKIND_RELATION &&
+		((Form_pg_class) GETSTRUCT(tuple))->relam == get_am_oid(SHUFFLE_AM, true);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+static bool
+same_storage(Relation rel, const RoutingNote *note)
+{
+	ShuffleStorage storage = shuffle_storage_of(rel);
+
+	return storage.tablespace == note->storage.tablespace &&
+		storage.filenumber == note->storage.filenumber;
+}
+
+/* The options, if rows go by keys that are all there. */
+static ShuffleOptions *
+routing_options(Relation rel)
+{
+	ShuffleOptions *options = shuffle_options_of(rel);
+
+	if (options->method != SHUFFLE_HASH && options->method != SHUFFLE_RANGE)
+		return NULL;
+	for (int i = 0; i < options->nkeys; i++)
+	{
+		if (options->keys[i] == 0)
+			return NULL;
+	}
+	return options;
+}
+
+/* The descriptor still is the one from before the change. */
+static void
+take_note(Relation rel, AttrNumber attnum)
+{
+	ShuffleOptions *options = routing_options(rel);
+	bool		is_key = false;
+	RoutingNote *note;
+	ShuffleKey *keys;
+
+	for (int i = 0; options != NULL && i < options->nkeys; i++)
+		is_key |= options->keys[i] == attnum;
+	if (!is_key)
+		return;
+
+	/* The first change counts, unless the table has been rewritten since. */
+	for (note = notes; note != NULL; note = note->next)
+	{
+		if (note->relid == RelationGetRelid(rel) && same_storage(rel, note))
+			return;
+	}
+
+	keys = shuffle_keys_create(options, RelationGetDescr(rel));
+	note = MemoryContextAlloc(TopTransactionContext, offsetof(RoutingNote, keys) +
+							  sizeof(note->keys[0]) * options->nkeys);
+	note->relid = RelationGetRelid(rel);
+	note->storage = shuffle_storage_of(rel);
+	note->nkeys = options->nkeys;
+	for (int i = 0; i < options->nkeys; i++)
+	{
+		note->keys[i].attnum = keys[i].attnum;
+		note->keys[i].proc = keys[i].proc.fn_oid;
+		note->keys[i].collation = keys[i].collation;
+	}
+	note->next = notes;
+	notes = note;
+}
+
+static void
+hook_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+{
+	if (previous_hook)
+		previous_hook(access, classId, objectId, subId, arg);
+
+	if (access == OAT_POST_ALTER && classId == RelationRelationId && subId > 0 &&
+		is_shuffle_table(objectId))
+	{
+		Relation	rel = relation_open(objectId, NoLock);
+
+		take_note(rel, (AttrNumber) subId);
+		relation_close(rel, NoLock);
+	}
+}
+
+static bool
+has_rows(Relation rel)
+{
+	ShuffleStorage storage = shuffle_storage_of(rel);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	bool		result = shuffle_catalog_segments(&storage, snapshot) != NIL;
+
+	UnregisterSnapshot(snapshot);
+	return result;
+}
+
+static void
+compare(Relation rel, const RoutingNote *note)
+{
+	ShuffleOptions *options;
+	ShuffleKey *keys;
+
+	if (!shuffle_is_table(rel) || !same_storage(rel, note) || !has_rows(rel))
+		return;
+	options = routing_options(rel);
+	if (options == NULL || options->nkeys != note->nkeys)
+		return;
+	keys = shuffle_keys_create(options, RelationGetDescr(rel));
+	for (int i = 0; i < note->nkeys; i++)
+	{
+		if (keys[i].attnum != note->keys[i].attnum)
+			return;
+	}
+	for (int i = 0; i < note->nkeys; i++)
+	{
+		/* A collation decides on order, and on equality only if it is not deterministic. */
+		if (keys[i].proc.fn_oid == note->keys[i].proc && keys[i].collation == note->keys[i].collation)
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change key column \"%s\" of shuffle table \"%s\" without a rewrite",
+						keys[i].name, RelationGetRelationName(rel)),
+				 errdetail("Its rows may belong to other partitions then."),
+				 errhint("Use an expression that makes the server rewrite the table, such as "
+						 "USING (%s || ''), or change the column while the table is empty.",
+						 keys[i].name)));
+	}
+}
+
+void
+shuffle_alter_check(void)
+{
+	while (notes != NULL)
+	{
+		RoutingNote *note = notes;
+		Relation	rel = try_relation_open(note->relid, AccessShareLock);
+
+		notes = note->next;
+		if (rel != NULL)
+		{
+			compare(rel, note);
+			relation_close(rel, NoLock);
+		}
+		pfree(note);
+	}
+}
+
+void
+shuffle_alter_forget(void)
+{
+	notes = NULL;
+}
+
+void
+shuffle_alter_init(void)
+{
+	previous_hook = object_access_hook;
+	object_access_hook = hook_object_access;
+}
