@@ -329,7 +329,7 @@ typedef struct ShfMetrics
 	uint64_t	runs;
 	uint64_t	memory_peak;	/* bytes accounted at the highest point */
 
-	uint64_t	sort_ns;		/* rows by partition, and keeping some for the next run */
+	uint64_t	sort_ns;		/* rows by partition, and care of the row buffer */
 	uint64_t	gather_ns;		/* rows into columns */
 	uint64_t	encode_ns;		/* compression, headers, checksums */
 	uint64_t	write_ns;		/* files created, written and completed; write_stream */

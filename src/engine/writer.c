@@ -195,6 +195,27 @@ grow_rowbuf(ShfWriter *w)
 	return usable > w->rowbuf.usable && shf_rowbuf_resize(&w->rowbuf, usable);
 }
 
+/* ---------------------------------------------------------------- time */
+
+static uint64_t
+time_of_blocks(const ShfWriter *w)
+{
+	return w->block_ns + w->account.write_ns + w->account.sync_ns;
+}
+
+/*
+ * The time of a call that did more than to pack a row: what was not spent on blocks and
+ * files was spent on the row buffer.
+ */
+static void
+count_call(ShfWriter *w, uint64_t begun, uint64_t blocks_before)
+{
+	uint64_t	spent = shf_clock() - begun;
+
+	w->metrics.caller_ns += spent;
+	w->metrics.sort_ns += spent - (time_of_blocks(w) - blocks_before);
+}
+
 /* ---------------------------------------------------------------- runs */
 
 /* Emits the rows of one partition as blocks; the encoder cuts them by size. */
@@ -232,13 +253,11 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 	uint32_t	total;
 	uint32_t	start = 0;
 	uint64_t	headroom;
-	uint64_t	begun;
 	uint64_t	sorted;
 	ShfCode		code;
 
 	if (rb->nrows == 0)
 		return SHF_OK;
-	begun = shf_work_clock(&w->account);
 
 	/* The index entries of this run will make the buffer smaller by up to headroom. */
 	headroom = run_index_memory(&w->layout, &w->options, rb->usable);
@@ -248,7 +267,6 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 	account_rowbuf(w);
 	total = rb->counts[rb->partitions - 1];
 	sorted = shf_work_clock(&w->account);
-	w->metrics.sort_ns += sorted - begun;
 
 	for (uint32_t p = 0; p < rb->partitions; p++)
 	{
@@ -273,10 +291,8 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 	code = shf_output_end_run(w->output, err);
 	if (code != SHF_OK)
 		return code;
-	begun = shf_work_clock(&w->account);
-	w->block_ns += begun - sorted;
+	w->block_ns += shf_work_clock(&w->account) - sorted;
 	shf_rowbuf_compact(rb, &retain);
-	w->metrics.sort_ns += shf_work_clock(&w->account) - begun;
 	w->metrics.runs++;
 	return SHF_OK;
 }
@@ -505,6 +521,7 @@ shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 {
 	ShfAppend	outcome;
 	uint64_t	begun;
+	uint64_t	blocks;
 	ShfCode		code;
 
 	if (w->busy || w->finished)
@@ -519,8 +536,9 @@ shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 		return SHF_OK;
 	w->busy = true;
 	begun = shf_clock();
+	blocks = time_of_blocks(w);
 	code = append_slowly(w, partition, outcome, err);
-	w->metrics.caller_ns += shf_clock() - begun;
+	count_call(w, begun, blocks);
 	if (code == SHF_OK)
 		w->busy = false;
 	return code;
@@ -555,6 +573,7 @@ ShfCode
 shf_writer_drain(ShfWriter *w, ShfError *err)
 {
 	uint64_t	begun = shf_clock();
+	uint64_t	blocks = time_of_blocks(w);
 	ShfCode		code;
 
 	if (w->busy || w->finished)
@@ -570,7 +589,7 @@ shf_writer_drain(ShfWriter *w, ShfError *err)
 	w->row.fixed = shf_rowbuf_next(&w->rowbuf);
 	w->busy = false;
 	code = shf_writer_rest(w, err);
-	w->metrics.caller_ns += shf_clock() - begun;
+	count_call(w, begun, blocks);
 	return code;
 }
 
@@ -592,6 +611,7 @@ ShfCode
 shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, ShfError *err)
 {
 	uint64_t	begun = shf_clock();
+	uint64_t	blocks = time_of_blocks(w);
 	uint64_t	emitted;
 	ShfOutput  *out;
 	ShfCode		code;
@@ -609,7 +629,7 @@ shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, Shf
 	if (code != SHF_OK)
 		return code;
 	w->account.write_ns += shf_work_clock(&w->account) - emitted;
-	w->metrics.caller_ns += shf_clock() - begun;
+	count_call(w, begun, blocks);
 	w->busy = false;
 	w->finished = true;
 	if (out->nsegments > 0)
