@@ -12,6 +12,7 @@ DATA = shuffle_ext--1.0.sql
 ENGINE_OBJS = \
 	src/engine/batch.o \
 	src/engine/codec.o \
+	src/engine/compress.o \
 	src/engine/crc32c.o \
 	src/engine/decode.o \
 	src/engine/encode.o \
@@ -20,6 +21,7 @@ ENGINE_OBJS = \
 	src/engine/flatbuf_build.o \
 	src/engine/flatbuf_parse.o \
 	src/engine/gather.o \
+	src/engine/lz4_values.o \
 	src/engine/nested.o \
 	src/engine/output.o \
 	src/engine/output_log.o \

@@ -13,6 +13,7 @@
  * usual size of a whole block, so that the memory of the high levels stays bounded.
  */
 #include "codec.h"
+#include "lz4_values.h"
 
 #include <lz4.h>
 #include <lz4frame.h>
@@ -22,6 +23,7 @@
 #include <zstd_errors.h>
 
 #define LZ4_MAX_LEVEL		12
+#define LZ4_VALUES_LEVEL	1			/* arrays of values by lz4_values.c */
 #define LZ4_HC_LEVEL		3			/* from here on LZ4HC, as in the lz4 program */
 #define LZ4_HEADER_BYTES	7
 #define LZ4_END_BYTES		4
@@ -37,6 +39,7 @@ struct ShfCompressor
 	ShfCodec codec;
 	LZ4_stream_t *lz4;			/* levels below LZ4_HC_LEVEL */
 	LZ4_streamHC_t *lz4hc;
+	ShfLz4Values *values;		/* level 1 only */
 	ZSTD_CCtx *zstd;
 	uint8_t *piece;				/* scratch of shf_compress_stream(), made when needed */
 	size_t piece_cap;
@@ -133,6 +136,12 @@ shf_codec_check(ShfCodec codec, ShfError *err)
 	return shf_error(err, SHF_ERR_INVALID, "unknown codec %d", (int) codec.kind);
 }
 
+bool
+shf_compresses_values(ShfCodec codec)
+{
+	return codec.kind == SHF_CODEC_LZ4 && codec.level == LZ4_VALUES_LEVEL;
+}
+
 ShfCode
 shf_compressor_create(ShfCompressor **result, ShfCodec codec, ShfError *err)
 {
@@ -164,8 +173,13 @@ shf_compressor_create(ShfCompressor **result, ShfCodec codec, ShfError *err)
 	else if (codec.level >= LZ4_HC_LEVEL)
 		c->lz4hc = LZ4_createStreamHC();
 	else
+	{
 		c->lz4 = LZ4_createStream();
-	if (c->zstd == NULL && c->lz4hc == NULL && c->lz4 == NULL)
+		if (codec.level == LZ4_VALUES_LEVEL)
+			c->values = calloc(1, sizeof(ShfLz4Values));
+	}
+	if ((c->zstd == NULL && c->lz4hc == NULL && c->lz4 == NULL) ||
+		(shf_compresses_values(codec) && c->values == NULL))
 	{
 		shf_compressor_free(c);
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a compressor");
@@ -184,6 +198,7 @@ shf_compressor_free(ShfCompressor *c)
 	if (c->lz4hc != NULL)
 		LZ4_freeStreamHC(c->lz4hc);
 	ZSTD_freeCCtx(c->zstd);
+	free(c->values);
 	free(c->piece);
 	free(c);
 }
@@ -195,7 +210,7 @@ shf_compressor_memory(ShfCodec codec)
 		return 0;
 	if (codec.kind == SHF_CODEC_LZ4)
 		return (codec.level >= LZ4_HC_LEVEL ? sizeof(LZ4_streamHC_t) : sizeof(LZ4_stream_t)) +
-			LZ4_PIECE + LZ4_END_BYTES;
+			(shf_compresses_values(codec) ? sizeof(ShfLz4Values) : 0) + LZ4_PIECE + LZ4_END_BYTES;
 
 	/*
 	 * Window, hash and chain tables at ZSTD_WINDOW_LOG, input and output buffers.
@@ -218,7 +233,8 @@ shf_compressor_held(const ShfCompressor *c)
 {
 	return c->piece_cap + (c->zstd != NULL ? ZSTD_sizeof_CCtx(c->zstd) : 0) +
 		(c->lz4 != NULL ? sizeof(LZ4_stream_t) : 0) +
-		(c->lz4hc != NULL ? sizeof(LZ4_streamHC_t) : 0);
+		(c->lz4hc != NULL ? sizeof(LZ4_streamHC_t) : 0) +
+		(c->values != NULL ? sizeof(ShfLz4Values) : 0);
 }
 
 size_t
@@ -271,32 +287,18 @@ lz4_put_block(ShfCompressor *c, const uint8_t *src, size_t len, uint8_t *dst)
 	return 4 + len;
 }
 
-ShfCode
-shf_compress_frame(ShfCompressor *c, const void *src, size_t len, void *dst, size_t cap,
-				   size_t *written, ShfError *err)
+/*
+ * One frame of len bytes, or *written = 0 when it would not be smaller.  width: of the
+ * values when they are to be compressed as such, else 0.
+ */
+static void
+lz4_frame(ShfCompressor *c, const uint8_t *in, size_t len, unsigned width, uint8_t *out,
+		  size_t *written)
 {
-	const uint8_t *in = src;
-	uint8_t *out = dst;
-	size_t used;
 	size_t block;
+	size_t used = lz4_put_header(out, len, &block);
 
 	*written = 0;
-	if (len == 0 || cap < shf_frame_bound(c->codec.kind, len))
-		return shf_error(err, SHF_ERR_INVALID, "no room for a compressed frame of %zu bytes", len);
-
-	if (c->codec.kind == SHF_CODEC_ZSTD)
-	{
-		used = ZSTD_compress2(c->zstd, dst, cap, src, len);
-		if (ZSTD_isError(used))
-			return shf_error(err, ZSTD_getErrorCode(used) == ZSTD_error_memory_allocation ?
-							 SHF_ERR_NOMEM : SHF_ERR_INVALID,
-							 "zstd could not compress %zu bytes: %s", len, ZSTD_getErrorName(used));
-		if (used < len)
-			*written = used;
-		return SHF_OK;
-	}
-
-	used = lz4_put_header(out, len, &block);
 	if (len <= block)
 	{
 		size_t frame = used + 4 + LZ4_END_BYTES;
@@ -304,10 +306,13 @@ shf_compress_frame(ShfCompressor *c, const void *src, size_t len, void *dst, siz
 
 		/* Give up as soon as the frame cannot become smaller than the buffer. */
 		if (len <= frame + 1)
-			return SHF_OK;
-		got = lz4_block(c, in, len, out + used + 4, len - frame - 1);
+			return;
+		if (width != 0)
+			got = shf_lz4_values(c->values, in, len, width, out + used + 4, len - frame - 1);
+		else
+			got = lz4_block(c, in, len, out + used + 4, len - frame - 1);
 		if (got == 0)
-			return SHF_OK;
+			return;
 		put32(out + used, (uint32_t) got);
 		used += 4 + got;
 	}
@@ -320,6 +325,34 @@ shf_compress_frame(ShfCompressor *c, const void *src, size_t len, void *dst, siz
 	used += LZ4_END_BYTES;
 	if (used < len)
 		*written = used;
+}
+
+static ShfCode
+zstd_frame(ShfCompressor *c, const void *src, size_t len, void *dst, size_t cap,
+		   size_t *written, ShfError *err)
+{
+	size_t used = ZSTD_compress2(c->zstd, dst, cap, src, len);
+
+	*written = 0;
+	if (ZSTD_isError(used))
+		return shf_error(err, ZSTD_getErrorCode(used) == ZSTD_error_memory_allocation ?
+						 SHF_ERR_NOMEM : SHF_ERR_INVALID,
+						 "zstd could not compress %zu bytes: %s", len, ZSTD_getErrorName(used));
+	if (used < len)
+		*written = used;
+	return SHF_OK;
+}
+
+ShfCode
+shf_compress_frame(ShfCompressor *c, const void *src, size_t len, unsigned width, void *dst,
+				   size_t cap, size_t *written, ShfError *err)
+{
+	*written = 0;
+	if (len == 0 || cap < shf_frame_bound(c->codec.kind, len))
+		return shf_error(err, SHF_ERR_INVALID, "no room for a compressed frame of %zu bytes", len);
+	if (c->codec.kind == SHF_CODEC_ZSTD)
+		return zstd_frame(c, src, len, dst, cap, written, err);
+	lz4_frame(c, src, len, c->values != NULL ? width : 0, dst, written);
 	return SHF_OK;
 }
 

@@ -71,8 +71,10 @@ compress_body(ShfArrowEncoder *e, uint8_t *dst, uint64_t *stored_bytes, ShfError
 			continue;
 		if (len >= SHF_MIN_FRAME_INPUT)
 		{
-			ShfCode		code = shf_compress_frame(e->compressor, src, len, dst + at + 8,
-												  shf_frame_bound(kind, len), &written, err);
+			ShfCode		code = shf_compress_buffer(e->compressor, e->options->codec,
+												   &e->histories[b], src, len,
+												   e->value_widths[b], dst + at + 8,
+												   &written, err);
 
 			if (code != SHF_OK)
 				return code;
@@ -305,7 +307,8 @@ shf_arrow_encoder_memory(const ShfSchema *schema)
 	return sizeof(ShfArrowEncoder) + 2 * shf_template_bytes(nnodes, nbuffers) +
 		(uint64_t) schema->nfields * sizeof(ShfEncodeColumn) +
 		(uint64_t) nnodes * (16 + sizeof(ShfBuilder)) +
-		(uint64_t) nbuffers * (2 * sizeof(ShfSpan) + sizeof(uint8_t *) + sizeof(bool)) +
+		(uint64_t) nbuffers * (2 * sizeof(ShfSpan) + sizeof(uint8_t *) + sizeof(bool) +
+							   sizeof(uint8_t) + sizeof(ShfBufferHistory)) +
 		(uint64_t) count_variable(schema, false) * 8;
 }
 
@@ -356,6 +359,8 @@ encoder_free(ShfEncoder *base)
 		shf_compressor_free(e->compressor);
 	free(e->columns);
 	free(e->raw_forbidden);
+	free(e->value_widths);
+	free(e->histories);
 	free(e->builders);
 	free(e->nodes);
 	free(e->spans);
@@ -407,16 +412,30 @@ gather_of(const ShfField *field)
 	}
 }
 
-/* Marks the data buffers that must not be stored raw, depth first. */
+/*
+ * Describes the buffers of a field, depth first from *buffer on: which must not be stored
+ * raw, and which are arrays of values of 4, 8 or 16 bytes.
+ */
 static void
-mark_raw_forbidden(const ShfField *field, bool **mark)
+describe_buffers(ShfArrowEncoder *e, const ShfField *field, int *buffer)
 {
 	const ShfKindInfo *kind = &shf_kinds[field->kind];
 
-	for (int i = 0; i < kind->nbuffers; i++)
-		*(*mark)++ = kind->raw_forbidden && i == kind->nbuffers - 1;
+	for (int i = 0; i < kind->nbuffers; i++, (*buffer)++)
+	{
+		bool		last = i == kind->nbuffers - 1;
+		int			width = last && kind->width >= 0 ? kind->width : 0;
+
+		if (field->kind == SHF_FIXED_BINARY && last)
+			width = field->width;
+		/* Offsets lie between validity and data, or behind validity. */
+		if (i == 1 && (kind->nbuffers == 3 || field->kind == SHF_LIST))
+			width = sizeof(int32_t);
+		e->raw_forbidden[*buffer] = kind->raw_forbidden && last;
+		e->value_widths[*buffer] = width == 4 || width == 8 || width == 16 ? (uint8_t) width : 0;
+	}
 	for (int i = 0; i < field->nchildren; i++)
-		mark_raw_forbidden(&field->children[i], mark);
+		describe_buffers(e, &field->children[i], buffer);
 }
 
 static void
@@ -430,7 +449,7 @@ count_one(const ShfField *field, int *nnodes, int *nbuffers)
 static ShfCode
 init_columns(ShfArrowEncoder *e, ShfError *err)
 {
-	bool	   *mark = e->raw_forbidden;
+	int			described = 0;
 	int			node = 0;
 	int			buffer = 0;
 
@@ -461,7 +480,7 @@ init_columns(ShfArrowEncoder *e, ShfError *err)
 			if (code != SHF_OK)
 				return code;
 		}
-		mark_raw_forbidden(field, &mark);
+		describe_buffers(e, field, &described);
 		count_one(field, &nnodes, &nbuffers);
 		node += nnodes;
 		buffer += nbuffers;
@@ -498,6 +517,8 @@ shf_arrow_encoder_create(ShfEncoder **encoder, const ShfSchema *schema,
 	e->columns = calloc((size_t) schema->nfields + 1, sizeof(*e->columns));
 	e->builders = calloc((size_t) count_variable(schema, true) + 1, sizeof(*e->builders));
 	e->raw_forbidden = calloc(nbuffers, sizeof(*e->raw_forbidden));
+	e->value_widths = calloc(nbuffers, sizeof(*e->value_widths));
+	e->histories = calloc(nbuffers, sizeof(*e->histories));
 	e->nodes = calloc(2 * nnodes, sizeof(*e->nodes));
 	e->spans = calloc(nbuffers, sizeof(*e->spans));
 	e->sources = calloc(nbuffers, sizeof(*e->sources));
@@ -505,7 +526,7 @@ shf_arrow_encoder_create(ShfEncoder **encoder, const ShfSchema *schema,
 	e->large_offsets = calloc(2 * ((size_t) row_layout->nvar + 1), sizeof(*e->large_offsets));
 	e->large_header = malloc(e->template.bytes);
 	if (e->columns == NULL || e->builders == NULL || e->raw_forbidden == NULL ||
-		e->nodes == NULL || e->spans == NULL || e->sources == NULL || e->stored == NULL ||
+		e->value_widths == NULL || e->histories == NULL || e->nodes == NULL || e->spans == NULL || e->sources == NULL || e->stored == NULL ||
 		e->large_offsets == NULL || e->large_header == NULL)
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a block encoder");
 	if (options->codec.kind != SHF_CODEC_NONE)

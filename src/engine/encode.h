@@ -11,6 +11,7 @@
 
 #include "account.h"
 #include "codec.h"
+#include "compress.h"
 #include "nested.h"
 #include "output.h"
 #include "rowbuf.h"
@@ -106,6 +107,8 @@ typedef struct ShfArrowEncoder
 	int			ncolumns;
 	ShfEncodeColumn *columns;
 	bool	   *raw_forbidden;	/* [nbuffers] */
+	uint8_t    *value_widths;	/* [nbuffers] of an array of values, else 0 */
+	ShfBufferHistory *histories;	/* [nbuffers] */
 
 	int			nnested;
 	ShfBuilder *builders;		/* [nnested] */

@@ -213,7 +213,7 @@ check_codec(ShfCodec codec, size_t largest)
 		{
 			size_t		written;
 
-			CHECK_OK(shf_compress_frame(c, raw[j], len, frame, cap, &written, &err));
+			CHECK_OK(shf_compress_frame(c, raw[j], len, 0, frame, cap, &written, &err));
 			CHECK(written < len);
 			CHECK(j == 0 ? written > 0 || len < 1000 : written == 0);
 			if (written > 0)
@@ -275,7 +275,7 @@ test_lz4_descriptors(void)
 		uint8_t    *frame = malloc(cap);
 		size_t		written;
 
-		CHECK_OK(shf_compress_frame(c, raw, cases[i].len, frame, cap, &written, &err));
+		CHECK_OK(shf_compress_frame(c, raw, cases[i].len, 0, frame, cap, &written, &err));
 		CHECK_MEM(frame, cases[i].header, 7);
 		free(raw);
 		free(frame);
@@ -424,7 +424,7 @@ test_decompress_is_strict(void)
 		ShfCompressor *c;
 
 		CHECK_OK(shf_compressor_create(&c, codecs[i], &err));
-		CHECK_OK(shf_compress_frame(c, raw, len, frame, cap, &written, &err));
+		CHECK_OK(shf_compress_frame(c, raw, len, 0, frame, cap, &written, &err));
 		CHECK_ERR(shf_decompress_frame(d, kind, frame, written, shorter, len - 1, &err),
 				  SHF_ERR_CORRUPT, "");
 		CHECK_ERR(shf_decompress_frame(d, kind, frame, written, longer, len + 1, &err),
@@ -506,7 +506,7 @@ test_compressor_memory(void)
 		if (level == 0)
 			continue;
 		CHECK_OK(shf_compressor_create(&c, codec, &err));
-		CHECK_OK(shf_compress_frame(c, raw, some, frame, cap, &written, &err));
+		CHECK_OK(shf_compress_frame(c, raw, some, 0, frame, cap, &written, &err));
 		CHECK_OK(shf_compress_stream(c, raw, some, append, &out, &err));
 		CHECK(shf_compressor_held(c) <= shf_compressor_memory(codec));
 		free(out.data);
