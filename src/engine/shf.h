@@ -41,7 +41,8 @@ typedef enum ShfCode
 	SHF_ERR_IO,					/* a system call failed: sys_errno is set */
 	SHF_ERR_CORRUPT,			/* stored bytes are not what they must be */
 	SHF_ERR_INVALID,			/* the caller's arguments make no sense */
-	SHF_ERR_LIMIT				/* a limit of the format or of the settings */
+	SHF_ERR_LIMIT,				/* a limit of the format or of the settings */
+	SHF_ERR_STOPPED				/* the caller has asked for it */
 } ShfCode;
 
 typedef struct ShfError
@@ -465,6 +466,14 @@ extern ShfCode shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit,
  */
 extern ShfCode shf_verify_file(const char *path, const uint8_t *id, const ShfExtent *extents,
 							   uint32_t nextents, ShfError *err);
+
+/*
+ * The same, until stop(arg), called before every block, is true: then SHF_ERR_STOPPED.
+ * A large file takes many seconds.
+ */
+extern ShfCode shf_verify_file_until(const char *path, const uint8_t *id,
+									 const ShfExtent *extents, uint32_t nextents,
+									 bool (*stop) (void *arg), void *arg, ShfError *err);
 
 /* The same of a file in memory; name is for messages. */
 extern ShfCode shf_verify_memory(const void *data, size_t len, const char *name,

@@ -32,6 +32,8 @@ typedef struct ShfVerifier
 	uint64_t extent_rows;
 	uint32_t extent_blocks;
 
+	bool (*stop)(void *arg); /* or NULL */
+	void *stop_arg;
 	ShfError *err;
 } ShfVerifier;
 
@@ -266,6 +268,8 @@ verify_file(ShfVerifier *v)
 			shf_reader_bytes(r, at, sizeof(shf_stream_end), "the end of the stream", &data, v->err);
 		if (code != SHF_OK || memcmp(data, shf_stream_end, sizeof(shf_stream_end)) == 0)
 			break;
+		if (v->stop != NULL && v->stop(v->stop_arg))
+			return shf_error(v->err, SHF_ERR_STOPPED, "stopped verifying file \"%.300s\"", r->name);
 		code = verify_block(v, at);
 		at += v->batch->message_bytes;
 	}
@@ -291,11 +295,17 @@ verify_file(ShfVerifier *v)
 	return SHF_OK;
 }
 
-ShfCode
-shf_verify_reader(ShfReader *reader, const uint8_t *id, const ShfExtent *extents, uint32_t nextents,
-				  ShfError *err)
+static ShfCode
+verify_reader(ShfReader *reader, const uint8_t *id, const ShfExtent *extents, uint32_t nextents,
+			  bool (*stop)(void *arg), void *stop_arg, ShfError *err)
 {
-	ShfVerifier v = {.reader = reader, .nextents = nextents, .err = err};
+	ShfVerifier v = {
+		.reader = reader,
+		.nextents = nextents,
+		.stop = stop,
+		.stop_arg = stop_arg,
+		.err = err,
+	};
 	ShfCode code = SHF_OK;
 
 	if (extents != NULL)
@@ -320,16 +330,30 @@ shf_verify_reader(ShfReader *reader, const uint8_t *id, const ShfExtent *extents
 }
 
 ShfCode
-shf_verify_file(const char *path, const uint8_t *id, const ShfExtent *extents, uint32_t nextents,
-				ShfError *err)
+shf_verify_reader(ShfReader *reader, const uint8_t *id, const ShfExtent *extents, uint32_t nextents,
+				  ShfError *err)
+{
+	return verify_reader(reader, id, extents, nextents, NULL, NULL, err);
+}
+
+ShfCode
+shf_verify_file_until(const char *path, const uint8_t *id, const ShfExtent *extents,
+					  uint32_t nextents, bool (*stop)(void *arg), void *arg, ShfError *err)
 {
 	ShfReader *reader;
 	ShfCode code = shf_reader_open(&reader, path, err);
 
 	if (code == SHF_OK)
-		code = shf_verify_reader(reader, id, extents, nextents, err);
+		code = verify_reader(reader, id, extents, nextents, stop, arg, err);
 	shf_reader_close(reader);
 	return code;
+}
+
+ShfCode
+shf_verify_file(const char *path, const uint8_t *id, const ShfExtent *extents, uint32_t nextents,
+				ShfError *err)
+{
+	return shf_verify_file_until(path, id, extents, nextents, NULL, NULL, err);
 }
 
 ShfCode

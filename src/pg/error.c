@@ -53,6 +53,7 @@ shuffle_raise(const ShfError *err)
 					 strstr(err->message, "memory") != NULL ?
 					 errhint("Raise shuffle_ext.memory_limit.") : 0));
 			break;
+		case SHF_ERR_STOPPED:
 		case SHF_OK:
 			break;
 	}

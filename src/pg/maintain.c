@@ -150,6 +150,13 @@ verify_image(const char *name, const ShuffleSegmentRow *row, const ShfExtent *ex
 	return NULL;
 }
 
+/* Stops the engine where an interrupt waits, which is served once nothing is open. */
+static bool
+verify_stop(void *arg)
+{
+	return InterruptPending;
+}
+
 /* Size of a file, or what is wrong with it. */
 static const char *
 verify_file(const char *path, const ShuffleSegmentRow *row, const ShfExtent *extents,
@@ -166,7 +173,14 @@ verify_file(const char *path, const ShuffleSegmentRow *row, const ShfExtent *ext
 	{
 		*bytes = (int64) shf_reader_file_size(reader);
 		shf_reader_close(reader);
-		code = shf_verify_file(path, row->id, extents, nextents, &err);
+		while ((code = shf_verify_file_until(path, row->id, extents, nextents, verify_stop, NULL,
+											 &err)) == SHF_ERR_STOPPED)
+		{
+			/* It may be no reason to end; then the file is done again. */
+			ReleaseExternalFD();
+			CHECK_FOR_INTERRUPTS();
+			ReserveExternalFD();
+		}
 	}
 	ReleaseExternalFD();
 	return code == SHF_OK ? NULL : pstrdup(err.message);

@@ -248,6 +248,30 @@ test_verify_good_files(void)
 	}
 }
 
+static bool
+stop_at_third(void *arg)
+{
+	return ++*(int *) arg == 3;
+}
+
+static void
+test_verify_stops_when_asked(void)
+{
+	File		f;
+	int			calls = 0;
+
+	file_make(&f, &sample_small, codecs[1], 1000, 64);
+	CHECK_ERR(shf_verify_file_until(f.path, NULL, NULL, 0, stop_at_third, &calls, &err),
+			  SHF_ERR_STOPPED, "stopped");
+	CHECK(calls == 3);
+
+	/* once per block, and never again after the end */
+	calls = 10;
+	CHECK_OK(shf_verify_file_until(f.path, NULL, NULL, 0, stop_at_third, &calls, &err));
+	CHECK(calls > 13);
+	file_release(&f);
+}
+
 static void
 test_verify_compares_the_index(void)
 {
@@ -906,6 +930,7 @@ main(void)
 	RUN(test_batch_memory_is_reused);
 	RUN(test_stream_of_stored_messages);
 	RUN(test_verify_good_files);
+	RUN(test_verify_stops_when_asked);
 	RUN(test_verify_compares_the_index);
 	RUN(test_verify_partition_files);
 	RUN(test_every_flipped_bit_is_found);
