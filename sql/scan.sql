@@ -338,6 +338,14 @@ SELECT id FROM scan_log WHERE id = 1 FOR UPDATE;
 SELECT id FROM scan_log WHERE id = 1 FOR KEY SHARE;
 INSERT INTO scan_log (id) VALUES (1) ON CONFLICT (id) DO NOTHING;
 CREATE INDEX ON scan_log (id);
+CREATE TABLE scan_index (id int) USING shuffle;
+CREATE INDEX CONCURRENTLY scan_leftover ON scan_index (id);
+INSERT INTO scan_index VALUES (1), (2);
+COPY scan_index FROM STDIN;
+3
+\.
+SELECT * FROM scan_index;
+DROP TABLE scan_index;
 CREATE TABLE scan_refused (a int PRIMARY KEY) USING shuffle;
 CREATE TEMP TABLE scan_refused (a int) USING shuffle;
 CREATE UNLOGGED TABLE scan_refused (a int) USING shuffle;

@@ -26,6 +26,8 @@ SET shuffle_ext.block_rows = 0;
 SET shuffle_ext.block_bytes = 0;
 SET shuffle_ext.block_min_rows = 0;
 SET shuffle_ext.write_buffer_size = 0;
+SET shuffle_ext.inline_size = -1;
+SET shuffle_ext.inline_size = '65kB';
 SET shuffle_ext.sync = maybe;
 \set VERBOSITY default
 

@@ -23,6 +23,7 @@ int			shuffle_setting_block_rows;
 int			shuffle_setting_block_bytes;
 int			shuffle_setting_block_min_rows;
 int			shuffle_setting_write_buffer_kb;
+int			shuffle_setting_inline_bytes;
 char	   *shuffle_setting_directory;
 bool		shuffle_setting_sync;
 
@@ -127,6 +128,14 @@ define_settings(void)
 							&shuffle_setting_write_buffer_kb,
 							1024, WRITE_BUFFER_MIN_KB, WRITE_BUFFER_MAX_KB,
 							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("shuffle_ext.inline_size",
+							"Segments of up to this size are kept in the catalog.",
+							"Small inserts then need no file and no flush, but go through the "
+							"write-ahead log. 0 makes a file of every segment.",
+							&shuffle_setting_inline_bytes,
+							SHUFFLE_INLINE_MAX, 0, SHUFFLE_INLINE_MAX,
+							PGC_USERSET, GUC_UNIT_BYTE, NULL, NULL, NULL);
 
 	DefineCustomStringVariable("shuffle_ext.directory",
 							   "Directory for new segment files.",

@@ -124,7 +124,7 @@ shuffle_rewriter_begin(Relation dest)
 	spec.path = shuffle_place_path(&rewriter->place, 0);
 	shuffle_write_spec_settings(&spec);
 	spec.sync = rewriter->place.sync;
-	spec.inline_max = SHUFFLE_INLINE_MAX;
+	spec.inline_max = (uint32) shuffle_setting_inline_bytes;
 	spec.opening = opening;
 	spec.opening_arg = rewriter;
 	rewriter->writer = shuffle_writer_begin(&spec, cxt);

@@ -36,6 +36,7 @@ extern int	shuffle_setting_block_rows;
 extern int	shuffle_setting_block_bytes;
 extern int	shuffle_setting_block_min_rows;
 extern int	shuffle_setting_write_buffer_kb;
+extern int	shuffle_setting_inline_bytes;
 extern char *shuffle_setting_directory; /* "" = pg_shuffle in the data directory */
 extern bool shuffle_setting_sync;
 
@@ -408,7 +409,7 @@ typedef struct ShuffleWriteSpec
 								 * writer */
 } ShuffleWriteSpec;
 
-/* inline_max of everybody who has one. */
+/* Largest inline_max: the most that shuffle_setting_inline_bytes allows. */
 #define SHUFFLE_INLINE_MAX	(64 * 1024)
 
 /* Fills the settings part of a spec from the current settings. */

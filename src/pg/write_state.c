@@ -486,7 +486,7 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	shuffle_write_spec_settings(&spec);
 	spec.sync = state->place.sync;
 	spec.relid = state->relid;
-	spec.inline_max = SHUFFLE_INLINE_MAX;
+	spec.inline_max = (uint32) shuffle_setting_inline_bytes;
 	spec.opening = opening;
 	spec.opening_arg = state;
 
@@ -562,8 +562,15 @@ shuffle_states_insert(Relation rel, TupleTableSlot *slot, CommandId cid)
 	state->busy = false;
 	check_memory(state);
 
-	/* Where the row will be found is known when its segment is complete. */
-	ItemPointerSetInvalid(&slot->tts_tid);
+	/*
+	 * Where the row will be found is known when its segment is complete.  There may be an
+	 * index, one that CREATE INDEX CONCURRENTLY has failed to build: nothing is entered
+	 * into it, but the executor wants a TID that looks like one.
+	 */
+	if (unlikely(rel->rd_rel->relhasindex))
+		ItemPointerSet(&slot->tts_tid, MaxBlockNumber, MaxOffsetNumber);
+	else
+		ItemPointerSetInvalid(&slot->tts_tid);
 	slot->tts_tableOid = RelationGetRelid(rel);
 	pgstat_count_heap_insert(rel, 1);
 }

@@ -1,0 +1,48 @@
+-- tables: t, u, typed
+
+CREATE TABLE t (id int, note text, amount numeric(12,2), at timestamptz, flag boolean);
+CREATE TABLE u (LIKE t);
+SELECT options('u', 4, 'id');
+CREATE TABLE typed (b bytea, u uuid, j jsonb, a int[], d date, f float8, i interval, n name, c char(5));
+
+INSERT INTO t VALUES (1, 'one', 1.5, '2026-01-01 00:00+00', true);
+INSERT INTO t VALUES (2, NULL, NULL, NULL, NULL), (3, '', 0, '1999-12-31 23:59:59.999999+00', false);
+INSERT INTO t (note) VALUES (DEFAULT);
+INSERT INTO t DEFAULT VALUES;
+INSERT INTO t SELECT i, repeat('x', i), i / 3.0, '2026-01-01'::timestamptz + i * interval '1 hour', i % 2 = 0 FROM generate_series(10, 300) i;
+INSERT INTO t SELECT * FROM t;
+INSERT INTO u TABLE t;
+INSERT INTO u SELECT id + 1000, note, amount, at, flag FROM u WHERE id < 50 UNION ALL SELECT id, note, -amount, at, flag FROM t WHERE id > 290;
+INSERT INTO t SELECT * FROM u WHERE false;
+INSERT INTO t (id, note) VALUES (7, 'returned') RETURNING *, id * 2, tableoid::regclass;
+INSERT INTO u AS target (id) SELECT id FROM t WHERE id < 5 RETURNING target.id, (SELECT count(*) FROM u);
+WITH moved AS (INSERT INTO t (id) VALUES (8), (9) RETURNING id) INSERT INTO u (id) SELECT id + 20 FROM moved RETURNING id;
+WITH a AS (INSERT INTO t (id) VALUES (11) RETURNING id), b AS (INSERT INTO t (id) VALUES (12) RETURNING id) SELECT count(*), (SELECT count(*) FROM t), (SELECT sum(id) FROM a), (SELECT sum(id) FROM b) FROM t;
+WITH a AS (INSERT INTO t (id) VALUES (13)) SELECT count(*) FROM t;
+INSERT INTO typed VALUES ('\x00ff', '7f3a1c6e-0000-4000-8000-000000000001', '{"b": [1, 2], "a": null}', '{1,NULL,3}', '2026-02-28', 'NaN', '1 mon 2 days 3.000004 s', 'name', 'ab');
+INSERT INTO typed (f) VALUES ('Infinity'), ('-Infinity'), (-0.0), (1e-300);
+INSERT INTO typed (a, c) VALUES ('{}', ''), (ARRAY[1], 'abcde');
+INSERT INTO typed (c) VALUES ('abcdef');
+INSERT INTO typed (j) VALUES ('{broken');
+INSERT INTO t (id) VALUES ('not a number');
+INSERT INTO t (id) VALUES (99999999999);
+INSERT INTO t (missing) VALUES (1);
+INSERT INTO t VALUES (1, 2, 3, 4, 5, 6);
+INSERT INTO t SELECT 1 / (i - 250) FROM generate_series(1, 300) i;
+INSERT INTO t (id, note) SELECT i, repeat('long value ', 30000) FROM generate_series(1, 12) i;
+INSERT INTO u (id, note) SELECT i, md5(i::text) FROM generate_series(1, 20000) i;
+SELECT length(note), count(*) FROM t GROUP BY 1 HAVING count(*) > 5 ORDER BY 1;
+SELECT t.id, u.id FROM t JOIN u USING (note) WHERE t.id BETWEEN 10 AND 15;
+SELECT id, count(*), sum(amount), min(at), bool_or(flag) FROM u WHERE id < 30 GROUP BY id ORDER BY id;
+SELECT count(*) FROM t WHERE note LIKE 'x%' AND id IN (SELECT id FROM u WHERE amount > 10);
+INSERT INTO t (id) SELECT u.id FROM u LEFT JOIN t ON t.id = u.id AND t.flag WHERE t.id IS NULL AND u.id < 100;
+SELECT * FROM t WHERE id IS NULL;
+MERGE INTO t USING (VALUES (1), (100001), (100002)) v(k) ON t.id = v.k WHEN NOT MATCHED THEN INSERT (id, note) VALUES (k, 'merged');
+INSERT INTO t SELECT (u).* FROM u WHERE u.id < 5;
+INSERT INTO t (id, note) VALUES (1, 'no conflict to look for') ON CONFLICT DO NOTHING;
+CREATE TABLE zero ();
+INSERT INTO zero DEFAULT VALUES;
+INSERT INTO zero SELECT FROM generate_series(1, 50);
+SELECT count(*) FROM zero;
+INSERT INTO zero SELECT * FROM zero;
+SELECT count(*) FROM zero;
