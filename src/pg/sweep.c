@@ -88,6 +88,7 @@ typedef struct SweepState
 	List	   *storage_dirs;	/* all seen, char * */
 	List	   *databases;		/* Oids of other databases' directories */
 	uint64		limit;			/* full transaction id of step 2 */
+	uint64		undecided;		/* files that step 2 keeps */
 	uint64		removed;		/* files */
 	MemoryContext cxt;
 } SweepState;
@@ -336,8 +337,12 @@ remove_unknown(SweepState *state, const ShuffleStorage *storage)
 	/* 2. */
 	state->limit = oldest_running();
 	for (size_t i = 0; i < state->ncandidates; i++)
+	{
 		if (state->candidates[i].fxid < state->limit)
 			state->candidates[n++] = state->candidates[i];
+		else
+			state->undecided++;
+	}
 	state->ncandidates = n;
 
 	/* 3. */
@@ -376,11 +381,11 @@ shuffle_sweep_storage(const ShuffleStorage *storage)
 }
 
 /*
- * The caller holds the sweep lock.  Returns how many files were removed; tells at elevel
- * which roots are not ours.
+ * The caller holds the sweep lock.  Returns how many files were removed, and in *complete
+ * whether the fate of all files was known; tells at elevel which roots are not ours.
  */
 static uint64
-sweep(int elevel)
+sweep(int elevel, bool *complete)
 {
 	SweepState	state = {0};
 	MemoryContext old;
@@ -411,6 +416,7 @@ sweep(int elevel)
 
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(state.cxt);
+	*complete = (state.undecided == 0);
 	return state.removed;
 }
 
@@ -528,6 +534,7 @@ locked_sweep(bool automatic)
 	List	   *notes;
 	ListCell   *lc;
 	uint64		removed;
+	bool		complete;
 
 	shuffle_storage_lock_tag(&tag, MyDatabaseId, SHUFFLE_LOCK_SWEEP);
 	if (LockAcquire(&tag, ExclusiveLock, false, automatic) == LOCKACQUIRE_NOT_AVAIL)
@@ -535,12 +542,17 @@ locked_sweep(bool automatic)
 
 	notes = decided_notes();
 	shuffle_sweep_wanted = false;
-	removed = sweep(automatic ? LOG : WARNING);
+	removed = sweep(automatic ? LOG : WARNING, &complete);
 	foreach(lc, notes)
 		(void) unlink((char *) lfirst(lc));
 
+	/*
+	 * A transaction that is running may have got the id of one that left files in a crash
+	 * before anything with that id was in the write-ahead log: the next session must look
+	 * again.
+	 */
 	state = table_open(shuffle_catalog_relid(STATE_TABLE), RowExclusiveLock);
-	if (!swept_since_crash(state))
+	if (complete && !swept_since_crash(state))
 	{
 		Datum		value = TimestampTzGetDatum(GetCurrentTimestamp());
 		bool		isnull = false;

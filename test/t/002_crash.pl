@@ -13,7 +13,7 @@ my $node = new_node('crash', "shuffle_ext.memory_limit = '8MB'", 'restart_after_
 $node->safe_psql(
 	'postgres', q{
 	CREATE TABLE source AS
-	  SELECT i AS id, repeat(md5(i::text), 20) AS filler FROM generate_series(1, 50000) i;
+	  SELECT i AS id, repeat(md5(i::text), 60) AS filler FROM generate_series(1, 50000) i;
 	CREATE FUNCTION slowly(id int) RETURNS int LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 	  AS $$ BEGIN IF id % 50 = 0 THEN PERFORM pg_sleep(0.02); END IF; RETURN id; END $$;
 	SELECT count(*) FROM shuffle_write('TABLE source', 'kept', keys => '{1}');
