@@ -3,6 +3,9 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION shuffle_ext" to load this file. \quit
 
+-- A dump labels tables in the session that has just made the extension.
+LOAD 'MODULE_PATHNAME';
+
 --
 -- Catalog: one row per published segment
 --
