@@ -66,6 +66,8 @@ PG_OBJS = \
 	src/pg/scan.o \
 	src/pg/set.o \
 	src/pg/sink.o \
+	src/pg/skew.o \
+	src/pg/skew_svg.o \
 	src/pg/slot.o \
 	src/pg/stats.o \
 	src/pg/storage.o \

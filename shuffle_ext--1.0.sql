@@ -552,6 +552,23 @@ COMMENT ON COLUMN shuffle_progress.processes IS 'processes that have had rows';
 GRANT SELECT ON shuffle_progress TO PUBLIC;
 
 --
+-- Skew
+--
+CREATE FUNCTION shuffle_skew(relation regclass, by text DEFAULT 'rows')
+	RETURNS SETOF text
+	LANGUAGE C STRICT VOLATILE PARALLEL SAFE COST 10000 ROWS 20
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION shuffle_skew(regclass, text) IS
+	'how evenly a shuffle table is partitioned, by rows or bytes: a histogram in text, and the most frequent keys of the largest partitions from a sample';
+
+CREATE FUNCTION shuffle_skew_svg(relation regclass, by text DEFAULT 'rows')
+	RETURNS text
+	LANGUAGE C STRICT VOLATILE PARALLEL SAFE COST 10000
+	AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION shuffle_skew_svg(regclass, text) IS
+	'what shuffle_skew() tells, as an SVG picture';
+
+--
 -- Maintenance
 --
 CREATE FUNCTION shuffle_sweep() RETURNS int8

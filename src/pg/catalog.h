@@ -52,4 +52,21 @@ typedef void (*ShuffleVersionVisitor) (const ShuffleSegmentRow *row, bool dead, 
 extern void shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit,
 									 void *arg);
 
+/* ------------------------------------------------------------ offset_index.c */
+
+typedef struct ShufflePartitionTotals
+{
+	int64		rows;
+	int64		bytes;
+	int64		raw_bytes;
+	int64		blocks;
+	int32		segments;
+} ShufflePartitionTotals;
+
+/*
+ * Totals of all partitions of a relation, *n of them, in the current context; NULL when
+ * the caller may not read all of it.
+ */
+extern ShufflePartitionTotals *shuffle_partition_sizes(Oid relid, int *n);
+
 #endif							/* SHUFFLE_CATALOG_H */

@@ -87,15 +87,6 @@ shuffle_expand_extents(PG_FUNCTION_ARGS)
 	SRF_RETURN_DONE(call);
 }
 
-typedef struct PartitionTotals
-{
-	int64		rows;
-	int64		bytes;
-	int64		raw_bytes;
-	int64		blocks;
-	int32		segments;
-} PartitionTotals;
-
 /* How many partitions a table without segments has: its options tell. */
 static int
 partitions_of_empty(Oid relid)
@@ -111,14 +102,13 @@ partitions_of_empty(Oid relid)
 	return partitions;
 }
 
-/* Totals of all partitions of a relation, in the current context; *n is their number. */
-static PartitionTotals *
-collect_totals(Oid relid, int *n)
+ShufflePartitionTotals *
+shuffle_partition_sizes(Oid relid, int *n)
 {
 	HeapTuple	tuple;
 	Form_pg_class form;
 	ShuffleStorage storage;
-	PartitionTotals *totals;
+	ShufflePartitionTotals *totals;
 	List	   *segments;
 	ListCell   *lc;
 
@@ -140,7 +130,7 @@ collect_totals(Oid relid, int *n)
 		*n = Max(*n, ((ShuffleSegmentRow *) lfirst(lc))->partitions);
 	if (segments == NIL)
 		*n = partitions_of_empty(relid);
-	totals = palloc_extended(Max(*n, 1) * sizeof(PartitionTotals),
+	totals = palloc_extended(Max(*n, 1) * sizeof(ShufflePartitionTotals),
 							 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 
 	foreach(lc, segments)
@@ -152,7 +142,7 @@ collect_totals(Oid relid, int *n)
 		for (int i = 0; i < segment->nextents; i++)
 		{
 			const ShfExtent *extent = &extents[i];
-			PartitionTotals *total;
+			ShufflePartitionTotals *total;
 
 			if (extent->partition >= *n)
 				ereport(ERROR,
@@ -182,7 +172,7 @@ Datum
 shuffle_partition_totals(PG_FUNCTION_ARGS)
 {
 	FuncCallContext *call;
-	const PartitionTotals *totals;
+	const ShufflePartitionTotals *totals;
 
 	if (SRF_IS_FIRSTCALL())
 	{
@@ -191,7 +181,7 @@ shuffle_partition_totals(PG_FUNCTION_ARGS)
 
 		call = SRF_FIRSTCALL_INIT();
 		old = MemoryContextSwitchTo(call->multi_call_memory_ctx);
-		call->user_fctx = collect_totals(PG_GETARG_OID(0), &n);
+		call->user_fctx = shuffle_partition_sizes(PG_GETARG_OID(0), &n);
 		call->max_calls = n;
 		call->tuple_desc = result_descriptor(fcinfo);
 		MemoryContextSwitchTo(old);
@@ -201,7 +191,7 @@ shuffle_partition_totals(PG_FUNCTION_ARGS)
 	totals = call->user_fctx;
 	if (call->call_cntr < call->max_calls)
 	{
-		const PartitionTotals *total = &totals[call->call_cntr];
+		const ShufflePartitionTotals *total = &totals[call->call_cntr];
 		Datum		values[6];
 		bool		isnull[6] = {false};
 
