@@ -36,16 +36,16 @@ shuffle_statement_depth(void)
 }
 
 /*
- * Publishes everything that the query may see, also where it cannot be published once the
- * query runs: parallel workers have no write states, and their leader cannot assign a
- * transaction id.  At the outermost level there may be rows from before the hooks were
- * installed, by the statement that loaded the library.
+ * Publishes everything that a parallel query may see, as it cannot be published once the
+ * query runs: workers have no write states, and their leader cannot assign a transaction
+ * id.
  */
 static void
 hook_ExecutorStart(QueryDesc *query, int eflags)
 {
-	if ((depth == 0 || query->plannedstmt->parallelModeNeeded) &&
-		!(eflags & EXEC_FLAG_EXPLAIN_ONLY))
+	if (depth == 0)
+		shuffle_states_publish_uncounted();
+	if (query->plannedstmt->parallelModeNeeded && !(eflags & EXEC_FLAG_EXPLAIN_ONLY))
 		shuffle_states_before_read(NULL, query->snapshot);
 
 	if (previous_ExecutorStart)

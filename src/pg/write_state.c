@@ -63,7 +63,8 @@ typedef struct WriteState
 	Oid			relid;
 	SubTransactionId subid;		/* whose rows these are */
 	CommandId	cid;			/* that inserted them */
-	int			depth;			/* shuffle_statement_depth() of its statement */
+	int			depth;			/* shuffle_statement_depth() of its statement ... */
+	TimestampTz started;		/* ... and when the client's command began */
 	bool		stale;			/* the table may have changed: compare before the next row */
 	bool		busy;			/* in the engine, or left by an error there */
 
@@ -374,17 +375,28 @@ publish(WriteState *state)
 void
 shuffle_states_publish_above(int depth)
 {
-	SubTransactionId subid;
 	dlist_mutable_iter iter;
 
-	if (dlist_is_empty(&states))
-		return;
-	subid = GetCurrentSubTransactionId();
 	dlist_foreach_modify(iter, &states)
 	{
 		WriteState *state = dlist_container(WriteState, node, iter.cur);
 
-		if (state->depth > depth && state->subid == subid)
+		if (state->depth > depth && state->subid == GetCurrentSubTransactionId())
+			publish(state);
+	}
+}
+
+void
+shuffle_states_publish_uncounted(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &states)
+	{
+		WriteState *state = dlist_container(WriteState, node, iter.cur);
+
+		if (state->depth == 0 && state->started != GetCurrentStatementStartTimestamp() &&
+			state->subid == GetCurrentSubTransactionId())
 			publish(state);
 	}
 }
@@ -471,6 +483,7 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	state->subid = GetCurrentSubTransactionId();
 	state->cid = cid;
 	state->depth = shuffle_statement_depth();
+	state->started = GetCurrentStatementStartTimestamp();
 	state->desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 	state->options = shuffle_options_of(rel);
 	shuffle_options_require_keys(state->options, rel);

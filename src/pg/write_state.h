@@ -20,6 +20,12 @@ extern void shuffle_states_insert(Relation rel, TupleTableSlot *slot, CommandId 
 extern void shuffle_states_publish_above(int depth);
 
 /*
+ * The same where no level was counted: by earlier commands of the client, while the
+ * hooks were not installed yet, and by logical replication.
+ */
+extern void shuffle_states_publish_uncounted(void);
+
+/*
  * Publishes what a reader with this snapshot may see: rows of earlier commands that are
  * not published yet, of one storage, or with NULL of all.
  */
