@@ -144,7 +144,15 @@ SELECT * FROM shuffle_write('SELECT ARRAY[[1,2],[3,4]] AS a', 't');
 
 -- too little memory
 SET shuffle_ext.memory_limit = '1MB';
-SELECT * FROM shuffle_write('SELECT * FROM src', 't', partitions => 1000000);
+DO $$
+DECLARE
+	detail text;
+BEGIN
+	PERFORM * FROM shuffle_write('SELECT * FROM src', 't', partitions => 1000000);
+EXCEPTION WHEN configuration_limit_exceeded THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	RAISE NOTICE '% %', SQLERRM, regexp_replace(detail, '\d+ kB\.$', 'N kB.');
+END $$;
 RESET shuffle_ext.memory_limit;
 
 -- read-only
