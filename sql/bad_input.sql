@@ -151,7 +151,7 @@ BEGIN
 	PERFORM * FROM shuffle_write('SELECT * FROM src', 't', partitions => 1000000);
 EXCEPTION WHEN configuration_limit_exceeded THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-	RAISE NOTICE '% %', SQLERRM, regexp_replace(detail, '\d+ kB\.$', 'N kB.');
+	RAISE EXCEPTION '% %', SQLERRM, regexp_replace(detail, '\d+ kB\.$', 'N kB.');
 END $$;
 RESET shuffle_ext.memory_limit;
 
