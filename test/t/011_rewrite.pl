@@ -137,6 +137,31 @@ cmp_ok($node->safe_psql('postgres', $age), '>', 20, 'the table ages');
 $node->safe_psql('postgres', 'VACUUM target');
 cmp_ok($node->safe_psql('postgres', $age), '<', 3, 'and VACUUM makes it young');
 
+# Autovacuum does all that by itself: rows that were moved count as dead.
+$node->safe_psql('postgres', q{
+	CREATE TABLE busy (id int, filler text) USING shuffle
+	  WITH (autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0,
+	        autovacuum_vacuum_insert_threshold = -1);
+	SET shuffle_ext.inline_size = 0;
+	INSERT INTO busy SELECT i, md5(i::text) FROM generate_series(1, 100) i;
+	INSERT INTO busy SELECT i, md5(i::text) FROM generate_series(1, 100) i;
+	SELECT shuffle_compact('busy');
+});
+is($node->safe_psql('postgres', q{SELECT n_live_tup, n_dead_tup, n_tup_ins, n_tup_upd
+	FROM pg_stat_user_tables WHERE relname = 'busy'}), '200|200|200|200',
+	'statistics count the rows that compaction has moved');
+is(scalar(shuffle_files($node)), 4, 'their files are there');
+$node->append_conf('postgresql.conf', "autovacuum = on\nautovacuum_naptime = 1");
+$node->reload;
+wait_for('autovacuum', sub { shuffle_files($node) == 2 });
+is(scalar(shuffle_files($node)), 2, 'autovacuum removes them');
+$node->poll_query_until('postgres', q{SELECT n_dead_tup = 0 AND n_live_tup = 200
+	FROM pg_stat_user_tables WHERE relname = 'busy'})
+  or fail('statistics after autovacuum');
+$node->append_conf('postgresql.conf', 'autovacuum = off');
+$node->reload;
+$node->safe_psql('postgres', 'DROP TABLE busy');
+
 # A database made from a template has no files: its tables say so, inline segments aside.
 $node->safe_psql('postgres', q{
 	CREATE DATABASE original;
