@@ -15,6 +15,7 @@ ENGINE_OBJS = \
 	src/engine/compress.o \
 	src/engine/crc32c.o \
 	src/engine/decode.o \
+	src/engine/decompress.o \
 	src/engine/encode.o \
 	src/engine/encode_large.o \
 	src/engine/error.o \
@@ -43,8 +44,8 @@ PG_OBJS = \
 	src/pg/catalog.o \
 	src/pg/compact.o \
 	src/pg/error.o \
-	src/pg/extents.o \
 	src/pg/estimate.o \
+	src/pg/extents.o \
 	src/pg/fetch.o \
 	src/pg/job.o \
 	src/pg/label.o \

@@ -1,22 +1,20 @@
 /*
  * codec.c
- *	  LZ4 and Zstandard frames for Arrow buffers.
+ *	  The compressor: Arrow buffers become LZ4 and Zstandard frames.
  *
- * LZ4 frame (lz4 frame format 1.6): magic, descriptor FLG BD HC, blocks of u32 size
- * (top bit: stored) and bytes, u32 0.  We write the frames ourselves: liblz4's frame
- * functions prepare a whole new state for each of them, while LZ4_resetStream_fast()
- * keeps the hash table, which halves the cost of buffers of a few KB.  FLG is always
- * 0x60: version 1, independent blocks, no checksums (the block's CRC covers them), no
- * content size (Arrow stores it).
+ * LZ4 frames (frame.h) are put together here: liblz4's frame functions prepare a whole
+ * new state for each of them, while LZ4_resetStream_fast() keeps the hash table, which
+ * halves the cost of buffers of a few KB.
  *
  * Zstandard frame (RFC 8878): one context per writer.  The window is held to 1 MB, the
  * usual size of a whole block, so that the memory of the high levels stays bounded.
  */
 #include "codec.h"
+
+#include "frame.h"
 #include "lz4_values.h"
 
 #include <lz4.h>
-#include <lz4frame.h>
 #include <lz4hc.h>
 #include <stdlib.h>
 #include <zstd.h>
@@ -25,9 +23,6 @@
 #define LZ4_MAX_LEVEL		12
 #define LZ4_VALUES_LEVEL	1			/* arrays of values by lz4_values.c */
 #define LZ4_HC_LEVEL		3			/* from here on LZ4HC, as in the lz4 program */
-#define LZ4_HEADER_BYTES	7
-#define LZ4_END_BYTES		4
-#define LZ4_STORED			0x80000000u
 #define LZ4_PIECE			(1024 * 1024)	/* of shf_compress_stream() */
 
 #define ZSTD_WINDOW_LOG		20
@@ -44,44 +39,6 @@ struct ShfCompressor
 	uint8_t *piece;				/* scratch of shf_compress_stream(), made when needed */
 	size_t piece_cap;
 };
-
-struct ShfDecompressor
-{
-	LZ4F_dctx *lz4f;			/* both made when needed */
-	ZSTD_DCtx *zstd;
-};
-
-/* BD and HC bytes by declared block size; HC is the second byte of XXH32(FLG BD). */
-static const struct
-{
-	size_t block;
-	uint8_t bd;
-	uint8_t hc;
-} lz4_descriptors[] = {
-	{64 * 1024, 0x40, 0x82},
-	{256 * 1024, 0x50, 0xFB},
-	{1024 * 1024, 0x60, 0x51},
-	{4 * 1024 * 1024, 0x70, 0x73},
-};
-
-#define LZ4_FLG					0x60
-#define LZ4_NDESCRIPTORS		(sizeof(lz4_descriptors) / sizeof(lz4_descriptors[0]))
-#define LZ4_MIN_BLOCK			(64 * 1024)
-
-static inline void
-put32(uint8_t *p, uint32_t v)
-{
-	memcpy(p, &v, 4);
-}
-
-static inline uint32_t
-get32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, 4);
-	return v;
-}
 
 static inline uint8_t *
 zstd_put_block_header(uint8_t *p, size_t len, bool last)
@@ -109,8 +66,6 @@ lz4_put_header(uint8_t *dst, size_t len, size_t *block)
 	*block = lz4_descriptors[i].block;
 	return LZ4_HEADER_BYTES;
 }
-
-/* ---------------------------------------------------------------- compressor */
 
 ShfCode
 shf_codec_check(ShfCodec codec, ShfError *err)
@@ -482,183 +437,4 @@ shf_compress_stream(ShfCompressor *c, const void *src, size_t len, ShfEmit emit,
 	if (c->codec.kind == SHF_CODEC_ZSTD)
 		return zstd_stream(c, src, len, emit, arg, err);
 	return lz4_stream(c, src, len, emit, arg, err);
-}
-
-/* ---------------------------------------------------------------- decompressor */
-
-ShfCode
-shf_decompressor_create(ShfDecompressor **d, ShfError *err)
-{
-	*d = calloc(1, sizeof(ShfDecompressor));
-	if (*d == NULL)
-		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a decompressor");
-	return SHF_OK;
-}
-
-void
-shf_decompressor_free(ShfDecompressor *d)
-{
-	if (d == NULL)
-		return;
-	LZ4F_freeDecompressionContext(d->lz4f);
-	ZSTD_freeDCtx(d->zstd);
-	free(d);
-}
-
-size_t
-shf_decompressor_held(const ShfDecompressor *d)
-{
-	return sizeof(ShfDecompressor) + (d->zstd != NULL ? ZSTD_sizeof_DCtx(d->zstd) : 0);
-}
-
-/*
- * Frames as we write them: no state needed.  *ours is false when the descriptor is
- * not one of ours; then nothing was done.
- */
-static ShfCode
-lz4_decompress_ours(const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len, bool *ours,
-					ShfError *err)
-{
-	size_t block = 0;
-	size_t at = LZ4_HEADER_BYTES;
-	size_t done = 0;
-
-	*ours = false;
-	if (len < LZ4_HEADER_BYTES + LZ4_END_BYTES || get32(src) != LZ4F_MAGICNUMBER ||
-		src[4] != LZ4_FLG)
-		return SHF_OK;
-	for (size_t i = 0; i < LZ4_NDESCRIPTORS; i++)
-	{
-		if (src[5] == lz4_descriptors[i].bd && src[6] == lz4_descriptors[i].hc)
-			block = lz4_descriptors[i].block;
-	}
-	if (block == 0)
-		return SHF_OK;
-	*ours = true;
-
-	for (;;)
-	{
-		uint32_t header;
-		size_t size;
-		size_t room = raw_len - done < block ? raw_len - done : block;
-
-		if (len - at < 4)
-			return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame ends early");
-		header = get32(src + at);
-		at += 4;
-		if (header == 0)
-			break;
-		size = header & ~LZ4_STORED;
-		if (size > block || size > len - at)
-			return shf_error(err, SHF_ERR_CORRUPT,
-							 "LZ4 block of %zu bytes is larger than its frame allows", size);
-		if (header & LZ4_STORED)
-		{
-			if (size > room)
-				return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame holds more than %zu bytes",
-								 raw_len);
-			memcpy(dst + done, src + at, size);
-			done += size;
-		}
-		else
-		{
-			int got = LZ4_decompress_safe((const char *) src + at, (char *) dst + done,
-										  (int) size, (int) room);
-
-			if (got < 0)
-				return shf_error(err, SHF_ERR_CORRUPT,
-								 "LZ4 block is damaged or holds more than %zu bytes", room);
-			done += (size_t) got;
-		}
-		at += size;
-	}
-	if (at != len)
-		return shf_error(err, SHF_ERR_CORRUPT, "%zu bytes follow the LZ4 frame", len - at);
-	if (done != raw_len)
-		return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame holds %zu bytes, expected %zu", done,
-						 raw_len);
-	return SHF_OK;
-}
-
-/* Any other LZ4 frame, through liblz4. */
-static ShfCode
-lz4_decompress_any(ShfDecompressor *d, const uint8_t *src, size_t len, uint8_t *dst,
-				   size_t raw_len, ShfError *err)
-{
-	size_t in = 0;
-	size_t done = 0;
-	size_t hint = 1;
-
-	if (d->lz4f == NULL &&
-		LZ4F_isError(LZ4F_createDecompressionContext(&d->lz4f, LZ4F_VERSION)))
-	{
-		d->lz4f = NULL;
-		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a decompressor");
-	}
-	LZ4F_resetDecompressionContext(d->lz4f);
-	while (hint != 0)
-	{
-		size_t n_in = len - in;
-		size_t n_out = raw_len - done;
-
-		hint = LZ4F_decompress(d->lz4f, dst + done, &n_out, src + in, &n_in, NULL);
-		if (LZ4F_isError(hint))
-			return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame is damaged: %s",
-							 LZ4F_getErrorName(hint));
-		in += n_in;
-		done += n_out;
-		if (hint != 0 && n_in == 0 && n_out == 0)
-			return shf_error(err, SHF_ERR_CORRUPT,
-							 "LZ4 frame ends early or holds more than %zu bytes", raw_len);
-	}
-	if (in != len)
-		return shf_error(err, SHF_ERR_CORRUPT, "%zu bytes follow the LZ4 frame", len - in);
-	if (done != raw_len)
-		return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame holds %zu bytes, expected %zu", done,
-						 raw_len);
-	return SHF_OK;
-}
-
-static ShfCode
-zstd_decompress(ShfDecompressor *d, const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len,
-				ShfError *err)
-{
-	size_t got;
-
-	if (d->zstd == NULL)
-	{
-		d->zstd = ZSTD_createDCtx();
-		if (d->zstd == NULL)
-			return shf_error(err, SHF_ERR_NOMEM, "out of memory for a decompressor");
-	}
-
-	/* ZSTD_decompressDCtx() accepts several frames in a row and skippable ones. */
-	if (len < 4 || get32(src) != ZSTD_MAGICNUMBER || ZSTD_findFrameCompressedSize(src, len) != len)
-		return shf_error(err, SHF_ERR_CORRUPT, "not one zstd frame of %zu bytes", len);
-	got = ZSTD_decompressDCtx(d->zstd, dst, raw_len, src, len);
-	if (ZSTD_isError(got))
-		return shf_error(err, ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ?
-						 SHF_ERR_NOMEM : SHF_ERR_CORRUPT,
-						 "zstd frame is damaged: %s", ZSTD_getErrorName(got));
-	if (got != raw_len)
-		return shf_error(err, SHF_ERR_CORRUPT, "zstd frame holds %zu bytes, expected %zu", got,
-						 raw_len);
-	return SHF_OK;
-}
-
-ShfCode
-shf_decompress_frame(ShfDecompressor *d, ShfCodecKind kind, const void *src, size_t len,
-					 void *dst, size_t raw_len, ShfError *err)
-{
-	bool ours;
-	ShfCode code;
-
-	if (kind == SHF_CODEC_ZSTD)
-		return zstd_decompress(d, src, len, dst, raw_len, err);
-	if (kind != SHF_CODEC_LZ4)
-		return shf_error(err, SHF_ERR_INVALID, "unknown codec %d", (int) kind);
-	code = lz4_decompress_ours(src, len, dst, raw_len, &ours, err);
-	if (ours || code != SHF_OK)
-		return code;
-	return lz4_decompress_any(d, src, len, dst, raw_len, err);
 }
