@@ -68,7 +68,7 @@ sub crash_during
 {
 	my ($what, $sql) = @_;
 	my @files = shuffle_files($node);
-	my ($harness) = start_sql($node, "BEGIN; $sql; SELECT pg_sleep(600)");
+	my ($harness) = start_sql($node, "LOAD 'shuffle_ext'; BEGIN; $sql; SELECT pg_sleep(600)");
 
 	wait_for("the files of $what", sub { shuffle_files($node) > @files });
 	wait_for(
