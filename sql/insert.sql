@@ -396,8 +396,10 @@ TABLE ins_dates ORDER BY d;
 SELECT pg_stat_force_next_flush();
 SELECT n_tup_ins FROM pg_stat_user_tables WHERE relid = 'ins_robin'::regclass;
 
--- Published tables
+-- Published tables (the server may warn about wal_level)
+SET client_min_messages = error;
 CREATE PUBLICATION ins_publication FOR TABLE ins_dates;
+RESET client_min_messages;
 INSERT INTO ins_dates VALUES ('2024-01-04');
 DROP PUBLICATION ins_publication;
 
