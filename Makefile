@@ -56,6 +56,7 @@ PG_OBJS = \
 	src/pg/offset_index.o \
 	src/pg/options.o \
 	src/pg/pack.o \
+	src/pg/pack_row.o \
 	src/pg/parallel.o \
 	src/pg/progress.o \
 	src/pg/publish.o \

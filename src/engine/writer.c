@@ -36,6 +36,9 @@
 /* A row buffer below this makes runs of a few rows. */
 #define MIN_REGION_BYTES	((uint64_t) 64 << 10)
 
+/* The row buffer of few partitions; more would be memory for nothing. */
+#define USEFUL_REGION_BYTES	((uint64_t) 32 << 20)
+
 /* The row buffer is not made smaller for less than this. */
 #define MEMORY_SLACK		4096
 
@@ -74,10 +77,11 @@ run_index_memory(const ShfRowLayout *layout, const ShfWriterOptions *options,
 	uint64_t	blocks;
 
 	/*
-	 * Blocks that are not the last of their partition are full in rows, or two
-	 * neighbours are larger than block_bytes together.
+	 * Blocks that are not the last of their partition are full in rows, or end because
+	 * the next row did not fit, so that two neighbours are larger than block_bytes
+	 * together, or hold as many average rows as block_bytes does, see emit_rows().
 	 */
-	blocks = partitions + rows / options->block_rows + 2 * region_bytes / options->block_bytes + 2;
+	blocks = partitions + rows / options->block_rows + 3 * region_bytes / options->block_bytes + 2;
 	if (blocks > rows + 1)
 		blocks = rows + 1;
 
@@ -118,6 +122,23 @@ fit_region(const ShfRowLayout *layout, const ShfWriterOptions *options, uint64_t
 			high = middle - 1;
 	}
 	return low & ~UINT64_C(7);
+}
+
+/*
+ * A run that gives every partition a block of half the largest size gains nothing from
+ * being larger, while memory touched for the first time costs more than writing to it.
+ */
+static uint64_t
+useful_region(const ShfWriter *w)
+{
+	uint64_t	useful = (uint64_t) w->options.partitions * w->options.block_bytes / 2;
+	uint64_t	region = fit_region(&w->layout, &w->options, w->shared_memory);
+
+	if (useful < USEFUL_REGION_BYTES)
+		useful = USEFUL_REGION_BYTES;
+	if (useful < min_region(&w->layout, &w->options))
+		useful = min_region(&w->layout, &w->options);
+	return region < useful ? region : useful;
 }
 
 /* Everything but row buffer and index. */
@@ -227,10 +248,14 @@ emit_rows(ShfWriter *w, uint32_t partition, ShfRows rows, ShfError *err)
 
 	while (left > 0)
 	{
+		/* Blocks of equal size compress better than full ones and a small rest. */
+		uint64_t	blocks = (uint64_t) left * rows.row_bytes / w->options.block_bytes + 1;
 		uint32_t	taken;
 		ShfCode		code;
 
-		rows.n = left < w->options.block_rows ? left : w->options.block_rows;
+		rows.n = (uint32_t) ((left + blocks - 1) / blocks);
+		if (rows.n > w->options.block_rows)
+			rows.n = w->options.block_rows;
 		rows.ahead = left - rows.n + behind;
 		code = w->encoder->ops->block(w->encoder, w->output, partition, &rows, &taken, err);
 		if (code != SHF_OK)
@@ -426,7 +451,7 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a writer");
 
 	code = shf_rowbuf_init(&w->rowbuf, &w->layout, w->options.partitions, options->block_bytes,
-						   fit_region(&w->layout, &w->options, w->shared_memory), err);
+						   useful_region(w), err);
 	if (code != SHF_OK)
 		return code;
 	w->allowed = w->rowbuf.region_bytes & ~(uint64_t) 7;

@@ -1,9 +1,9 @@
 /*
  * pack.c
- *	  Values of a row to their Arrow form (ShfRow).
+ *	  Values to their Arrow form.
  *
- * Runs for every value that is written, on the backend thread.  Everything that needs a
- * catalog was resolved by typemap.c; what is left is one switch per value.  Inline text
+ * Runs on the backend thread, for every value that pack_row.c does not store by itself.
+ * Everything that needs a catalog was resolved by typemap.c.  Inline text
  * and bytes are handed on as pointers into the tuple; only compressed or out-of-line
  * values are copied, once, into the row context, which is reset when the next row
  * begins.
@@ -517,8 +517,8 @@ pack_top_nested(ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShfBytes *b
 }
 
 /* Memory of a large row must not stay with the map while small ones follow. */
-static void
-release_large_buffers(ShuffleTypeMap *map)
+void
+shuffle_pack_release(ShuffleTypeMap *map)
 {
 	for (int i = 0; i < map->ncolumns; i++)
 	{
@@ -533,58 +533,16 @@ release_large_buffers(ShuffleTypeMap *map)
 	map->large_buffers = false;
 }
 
-/* ---------------------------------------------------------------- rows */
+/* ---------------------------------------------------------------- values of a row */
 
-static void
-pack_columns(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row,
-			 const Datum *values, const bool *isnull)
+bool
+shuffle_pack_value(ShuffleTypeMap *map, int column, Datum value, void *slot)
 {
-	for (int i = 0; i < map->ncolumns; i++)
-	{
-		ShuffleNode *node = &map->columns[i];
-		int			att = node->attnum - 1;
-		bool		present;
+	ShuffleNode *node = &map->columns[column];
 
-		if (isnull[att])
-			present = false;
-		else if (layout->var[i] < 0)
-			present = pack_fixed(map, node, values[att], row->fixed + layout->slot[i]);
-		else if (node->repr < SHUFFLE_REPR_LIST)
-			present = pack_bytes(map, node, values[att], &row->var[layout->var[i]]);
-		else
-			present = pack_top_nested(map, node, values[att], &row->var[layout->var[i]]);
-		if (!present)
-			shf_row_set_null(layout, row, i);
-	}
-}
-
-void
-shuffle_pack_row(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row,
-				 const Datum *values, const bool *isnull)
-{
-	MemoryContext old;
-
-	MemoryContextReset(map->row_cxt);
-	if (unlikely(map->large_buffers))
-		release_large_buffers(map);
-	old = MemoryContextSwitchTo(map->row_cxt);
-	shf_row_clear(layout, row);
-	if (map->settings == 0)
-		pack_columns(map, layout, row, values, isnull);
-	else
-	{
-		ShuffleSavedSettings saved;
-
-		shuffle_settings_begin(&saved, map->settings);
-		PG_TRY();
-		{
-			pack_columns(map, layout, row, values, isnull);
-		}
-		PG_FINALLY();
-		{
-			shuffle_settings_end(&saved);
-		}
-		PG_END_TRY();
-	}
-	MemoryContextSwitchTo(old);
+	if (shf_kinds[map->schema.fields[column].kind].width >= 0)
+		return pack_fixed(map, node, value, slot);
+	if (node->repr < SHUFFLE_REPR_LIST)
+		return pack_bytes(map, node, value, slot);
+	return pack_top_nested(map, node, value, slot);
 }

@@ -129,6 +129,8 @@ typedef struct ShuffleNode
 	bool		short_header;	/* unpacking a varlena: 1-byte headers where they fit */
 } ShuffleNode;
 
+typedef struct ShufflePackColumn ShufflePackColumn;	/* pack_row.c */
+
 struct ShuffleTypeMap
 {
 	ShuffleTypes types;
@@ -140,6 +142,8 @@ struct ShuffleTypeMap
 	int			settings;		/* what the text forms of all columns need together */
 	MemoryContext row_cxt;		/* detoasted values and text forms of the current row */
 	bool		large_buffers;	/* some column's buf is to be given back */
+	ShufflePackColumn *pack_columns;	/* [ncolumns], for rows of pack_layout */
+	const ShfRowLayout *pack_layout;	/* NULL: no row was packed yet */
 };
 
 /* A column of a table that a segment is read into. */
@@ -160,6 +164,16 @@ struct ShuffleUnpack
 	MemoryContext scratch_cxt;	/* elements and fields that become parts of values */
 	MemoryContext value_cxt;	/* what an input function leaves behind */
 };
+
+/*
+ * pack.c: stores a value that is not NULL.  slot is that of the column in ShfRow.fixed, or
+ * its ShfBytes in ShfRow.var; bytes may lie in the current context.  False, with the slot
+ * as it was or garbage, when there is no Arrow form and NULL is to be stored.
+ */
+extern bool shuffle_pack_value(ShuffleTypeMap *map, int column, Datum value, void *slot);
+
+/* pack.c: gives back what packing a large nested value took (map->large_buffers). */
+extern void shuffle_pack_release(ShuffleTypeMap *map);
 
 /* unpack_values.c: all representations but LIST and STRUCT; isnull is input. */
 extern void shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node,
