@@ -393,18 +393,19 @@ shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot)
  * the rows that it should see are gone, and returning nothing would be a lie.  A table
  * that the snapshot does not see at all is empty for it.
  */
-static void
-check_rewrite(const ShuffleStorage *storage, Snapshot snapshot)
+static bool
+rewritten_since(const ShuffleStorage *storage, Snapshot snapshot)
 {
 	Oid			relid = RelidByRelfilenumber(storage->tablespace, storage->filenumber);
 	Relation	rel;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
+	bool		rewritten = false;
 
 	/* The transient relation of a rewrite under way has no such past. */
 	if (!OidIsValid(relid))
-		return;
+		return false;
 
 	rel = table_open(RelationRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
@@ -414,17 +415,47 @@ check_rewrite(const ShuffleStorage *storage, Snapshot snapshot)
 	{
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
 
-		if (form->relfilenode != storage->filenumber || form->reltablespace != storage->tablespace)
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not read table \"%s\" due to a concurrent rewrite",
-							NameStr(form->relname)),
-					 errdetail("The table was rewritten or truncated after this transaction's "
-							   "snapshot was taken, and its earlier segments are gone."),
-					 errhint("Retry the transaction.")));
+		rewritten = form->relfilenode != storage->filenumber ||
+			form->reltablespace != storage->tablespace;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
+	return rewritten;
+}
+
+static void
+check_rewrite(const ShuffleStorage *storage, Snapshot snapshot)
+{
+	Oid			relid;
+	char	   *name;
+
+	if (!rewritten_since(storage, snapshot))
+		return;
+	relid = RelidByRelfilenumber(storage->tablespace, storage->filenumber);
+	name = get_rel_name(relid);
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not read table \"%s\" due to a concurrent rewrite", name ? name : "?"),
+			 errdetail("The table was rewritten or truncated after this transaction's "
+					   "snapshot was taken, and its earlier segments are gone."),
+			 errhint("Retry the transaction.")));
+}
+
+/*
+ * The server locks the tables of a statement before it takes the snapshot.  A table
+ * that a function is told to read is locked later, perhaps after waiting for a rewrite:
+ * read committed then sees what there is now, as it would had the wait come first.
+ */
+Snapshot
+shuffle_function_snapshot(Relation rel)
+{
+	ShuffleStorage storage = shuffle_storage_of(rel);
+	Snapshot	snapshot = GetActiveSnapshot();
+
+	if (!IsolationUsesXactSnapshot() && IsMVCCSnapshot(snapshot) &&
+		rewritten_since(&storage, snapshot))
+		return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE)));
+	return RegisterSnapshot(snapshot);
 }
 
 List *

@@ -153,6 +153,7 @@ read_begin(FunctionCallInfo fcinfo)
 	Oid			relid = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
 	ReadCall   *call;
 	Relation	rel;
+	Snapshot	snapshot;
 	uint32	   *partitions;
 	int			npartitions;
 
@@ -166,8 +167,10 @@ read_begin(FunctionCallInfo fcinfo)
 	rel = shuffle_open_for_reading(relid);
 	call = palloc0(sizeof(ReadCall));
 	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
-	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), GetActiveSnapshot(),
-										  partitions, npartitions);
+	snapshot = shuffle_function_snapshot(rel);
+	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions,
+										  npartitions);
+	UnregisterSnapshot(snapshot);
 	call->slot = MakeSingleTupleTableSlot(CreateTupleDescCopyConstr(RelationGetDescr(rel)),
 										  &ShuffleSlotOps);
 	call->block = -1;
@@ -458,6 +461,7 @@ fetch_begin(FunctionCallInfo fcinfo)
 	ShuffleReadOptions options;
 	TupleDesc	desc;
 	Relation	rel;
+	Snapshot	snapshot;
 	uint32	   *partitions;
 	int			npartitions;
 	void	   *message;
@@ -472,8 +476,10 @@ fetch_begin(FunctionCallInfo fcinfo)
 	rel = shuffle_open_for_reading(PG_GETARG_OID(0));
 	options = shuffle_read_options(rel);
 	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
-	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), GetActiveSnapshot(),
-										  partitions, npartitions);
+	snapshot = shuffle_function_snapshot(rel);
+	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions,
+										  npartitions);
+	UnregisterSnapshot(snapshot);
 	desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 
 	call->map = shuffle_typemap_create(desc, options.types, options.null_unrepresentable);

@@ -52,13 +52,16 @@ Datum
 shuffle_size(PG_FUNCTION_ARGS)
 {
 	Relation	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	Snapshot	snapshot;
 	ShuffleTotals totals;
 
 	/* like pg_relation_size(): the table may have been dropped under a running query */
 	if (rel == NULL)
 		PG_RETURN_NULL();
 	shuffle_require_table(rel);
-	shuffle_totals(rel, GetActiveSnapshot(), &totals);
+	snapshot = shuffle_function_snapshot(rel);
+	shuffle_totals(rel, snapshot, &totals);
+	UnregisterSnapshot(snapshot);
 	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT64(totals.bytes);
 }
@@ -257,12 +260,14 @@ shuffle_verify(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Relation	rel = shuffle_open_for_reading(PG_GETARG_OID(0));
 	ShuffleStorage storage = shuffle_storage_of(rel);
+	Snapshot	snapshot = shuffle_function_snapshot(rel);
 	MemoryContext cxt;
 	List	   *segments;
 	ListCell   *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
-	segments = shuffle_catalog_segments(&storage, GetActiveSnapshot());
+	segments = shuffle_catalog_segments(&storage, snapshot);
+	UnregisterSnapshot(snapshot);
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle verify", ALLOCSET_DEFAULT_SIZES);
 	foreach(lc, segments)
 	{

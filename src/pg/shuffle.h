@@ -357,6 +357,12 @@ extern void shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *exte
  */
 extern List *shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot snapshot);
 
+/*
+ * The snapshot with which a function reads a table that it has locked itself; the caller
+ * unregisters it.
+ */
+extern Snapshot shuffle_function_snapshot(Relation rel);
+
 /* One segment, or NULL. */
 extern ShuffleSegmentRow *shuffle_catalog_segment(const ShuffleStorage *storage, int32 number,
 												  Snapshot snapshot);

@@ -253,6 +253,7 @@ sample_keys(ShuffleSkewTop *top, Relation rel, const KeyColumn *columns, int nco
 	int			natts = 0;
 	int64		sampled = 0;
 	HASHCTL		ctl = {0};
+	Snapshot	snapshot;
 	HTAB	   *counts;
 
 	ctl.keysize = sizeof(char *);
@@ -265,7 +266,9 @@ sample_keys(ShuffleSkewTop *top, Relation rel, const KeyColumn *columns, int nco
 
 	for (int k = 0; k < ncolumns; k++)
 		natts = Max(natts, columns[k].attnum);
-	reading = shuffle_reading_begin(rel, RelationGetDescr(rel), GetActiveSnapshot(), &partition, 1);
+	snapshot = shuffle_function_snapshot(rel);
+	reading = shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, &partition, 1);
+	UnregisterSnapshot(snapshot);
 	nblocks = shuffle_reading_blocks(reading);
 	wanted = (int) Min(nblocks, SAMPLE_BLOCKS);
 	quota = SAMPLE_ROWS / Max(wanted, 1);
