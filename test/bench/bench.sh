@@ -1,40 +1,54 @@
 # shellcheck shell=bash disable=SC2034
-# bench.sh: what write.sh and read.sh share.  Sourced.
+# bench.sh: what the benchmarks share.  Sourced.
+#
+# A script may define bench_option NAME VALUE, which returns 0 if it has taken an option
+# with its value, 2 if the option has none, and 1 if it does not know it; OPTIONS_HELP
+# describes them.
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-ROWS=6000000 ROUNDS=5 SCALE=''
+ROWS=${ROWS:-6000000} ROUNDS=${ROUNDS:-5} SCALE='' CSV='' OPTIONS_HELP=${OPTIONS_HELP:-}
 
 bench_usage() {
   cat <<EOF
-usage: test/bench/$(basename "$0") [--rows N] [--tpch SCALE] [--rounds N] [--keep]
+usage: test/bench/$(basename "$0") [OPTION]...
 
 $1
 
   --rows N       rows of the generated lineitem (default $ROWS)
   --tpch SCALE   TPC-H data from tpchgen-cli instead
   --rounds N     rounds; each runs every statement once, medians are reported (default $ROUNDS)
-
+  --csv FILE     the table as comma-separated values, too
+  --keep         leave server and files behind
+$OPTIONS_HELP
 The server has shared_buffers of a quarter of the memory and two processes per query;
 settings in PGBENCH_SETTINGS ("name=value name=value") are added.
 EOF
 }
 
 bench_arguments() {
-  local about=$1
+  local about=$1 taken
   shift
   while [ $# -gt 0 ]; do
     case $1 in
       --rows) ROWS=${2//[_,]/} && shift ;;
       --tpch) SCALE=$2 && shift ;;
       --rounds) ROUNDS=$2 && shift ;;
+      --csv) CSV=$(realpath -m "$2") && shift ;;
       --keep) KEEP=1 ;;
       -h | --help)
         bench_usage "$about"
         exit 0
         ;;
       *)
-        bench_usage "$about" >&2
-        exit 2
+        taken=1
+        if declare -F bench_option >/dev/null; then
+          bench_option "$1" "${2:-}" && taken=0 || taken=$?
+        fi
+        if [ "$taken" = 1 ]; then
+          bench_usage "$about" >&2
+          exit 2
+        fi
+        [ "$taken" = 2 ] || shift
         ;;
     esac
     shift
@@ -77,11 +91,24 @@ stat_of() { # NAME: median minimum maximum
 }
 median() { stat_of "$1" | cut -d' ' -f1; }
 
-heading() { printf '\n%-58s %10s %10s %10s\n' "$1" "median ms" min max; }
-row() { # NAME LABEL
-  local m lo hi
+# paired NAME BASE: the median over the rounds of NAME's time as a multiple of BASE's.
+paired() {
+  paste "$WORK/times/$1" "$WORK/times/$2" | awk '{ print $1 / $2 }' | sort -n | awk '{ v[NR] = $1 }
+    END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+# heading TITLE [BASE]; BASE says what the ratios are multiples of.
+heading() {
+  printf '\n%-58s %10s %10s %10s  %s\n' "$1" "median ms" min max "${2:+x of $2}"
+  [ -z "$CSV" ] || echo "name,label,median_ms,min_ms,max_ms,rounds,ratio,ratio_to" >"$CSV"
+}
+row() { # NAME LABEL [BASE]
+  local m lo hi x=''
   read -r m lo hi < <(stat_of "$1")
-  printf '%-58s %10.0f %10.0f %10.0f\n' "$2" "$m" "$lo" "$hi"
+  [ -z "${3:-}" ] || x=$(printf '%.3f' "$(paired "$1" "$3")")
+  printf '%-58s %10.0f %10.0f %10.0f  %s\n' "$2" "$m" "$lo" "$hi" "$x"
+  [ -z "$CSV" ] || printf '%s,"%s",%s,%s,%s,%s,%s,%s\n' "$1" "${2//\"/\"\"}" "$m" "$lo" "$hi" \
+    "$(wc -l <"$WORK/times/$1")" "$x" "${3:-}" >>"$CSV"
 }
 
 # target LABEL VALUE LIMIT UNIT: a figure beside what it must not exceed.
