@@ -363,6 +363,9 @@ extern ShfRow *shf_writer_row(ShfWriter *w);
  */
 extern ShfCode shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err);
 
+/* What shf_writer_min_memory() says for this writer: enough to emit a run. */
+extern uint64_t shf_writer_least_memory(const ShfWriter *w);
+
 /* Memory that the writer holds now, in bytes; cheap. */
 extern uint64_t shf_writer_memory(const ShfWriter *w);
 

@@ -54,6 +54,7 @@ struct ShfWriter
 	ShfOutput  *output;
 	ShfAccount	account;
 	ShfMetrics	metrics;
+	uint64_t	least_memory;	/* that it works with */
 	uint64_t	shared_memory;	/* for row buffer and index together */
 	uint64_t	allowed;		/* the row buffer's share */
 	uint64_t	rowbuf_accounted;
@@ -156,13 +157,13 @@ fixed_memory(const ShfSchema *schema, const ShfRowLayout *layout,
 		shf_output_fixed_memory(schema, options, max_message);
 }
 
+/* What row buffer and index need at least. */
 static uint64_t
-min_memory(const ShfSchema *schema, const ShfRowLayout *layout, const ShfWriterOptions *options)
+min_shared_memory(const ShfRowLayout *layout, const ShfWriterOptions *options)
 {
 	uint64_t	region = min_region(layout, options);
 
-	return fixed_memory(schema, layout, options) + region +
-		run_index_memory(layout, options, region);
+	return region + run_index_memory(layout, options, region);
 }
 
 /* What the row buffer has touched so far, for the metrics. */
@@ -407,7 +408,7 @@ shf_writer_min_memory(const ShfSchema *schema, const ShfWriterOptions *options)
 	if (check_options(options, NULL) != SHF_OK || shf_schema_check(schema, NULL) != SHF_OK ||
 		shf_row_layout_init(&layout, schema, NULL) != SHF_OK)
 		return 0;
-	bytes = min_memory(schema, &layout, options);
+	bytes = fixed_memory(schema, &layout, options) + min_shared_memory(&layout, options);
 	shf_row_layout_release(&layout);
 	return bytes;
 }
@@ -416,7 +417,6 @@ static ShfCode
 open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *options,
 		   ShfError *err)
 {
-	uint64_t	needed;
 	uint64_t	fixed;
 	ShfCode		code;
 
@@ -428,12 +428,13 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 	if (code != SHF_OK)
 		return code;
 
-	needed = min_memory(&w->schema, &w->layout, &w->options);
-	if (options->memory_limit < needed)
+	fixed = fixed_memory(&w->schema, &w->layout, &w->options);
+	w->least_memory = fixed + min_shared_memory(&w->layout, &w->options);
+	if (options->memory_limit < w->least_memory)
 		return shf_error(err, SHF_ERR_LIMIT,
 						 "memory_limit of %llu bytes is too small: %llu bytes are needed",
-						 (unsigned long long) options->memory_limit, (unsigned long long) needed);
-	fixed = fixed_memory(&w->schema, &w->layout, &w->options);
+						 (unsigned long long) options->memory_limit,
+						 (unsigned long long) w->least_memory);
 	w->shared_memory = options->memory_limit - fixed;
 	w->account.used = w->account.peak = fixed - options->write_buffer_size -
 		shf_arrow_max_message(&w->schema, &w->options) -
@@ -567,6 +568,12 @@ shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 	if (code == SHF_OK)
 		w->busy = false;
 	return code;
+}
+
+uint64_t
+shf_writer_least_memory(const ShfWriter *w)
+{
+	return w->least_memory;
 }
 
 uint64_t

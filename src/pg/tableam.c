@@ -19,7 +19,9 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/storage.h"
+#include "commands/trigger.h"
 #include "commands/vacuum.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
@@ -133,6 +135,39 @@ am_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction, Tuple
 }
 
 /* ---------------------------------------------------------------- writing rows */
+
+/* What an access method cannot see when it is made it finds when rows come. */
+void
+shuffle_check_insertable(Relation rel)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+
+	if (OidIsValid(rel->rd_rel->relrewrite))
+		return;
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		const Trigger *trigger = &triggers->triggers[i];
+
+		if (trigger->tgenabled == TRIGGER_DISABLED || !TRIGGER_FOR_ROW(trigger->tgtype) ||
+			!TRIGGER_FOR_AFTER(trigger->tgtype) || !TRIGGER_FOR_INSERT(trigger->tgtype))
+			continue;
+		if (OidIsValid(trigger->tgconstraint) && trigger->tgisinternal)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("foreign keys are not supported on shuffle table \"%s\"",
+							RelationGetRelationName(rel)),
+					 errhint("Drop the constraint, or use a table USING heap.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("AFTER ROW triggers are not supported on shuffle table \"%s\"",
+						RelationGetRelationName(rel)),
+				 errdetail("Trigger \"%s\" fires after each inserted row.", trigger->tgname),
+				 errhint("Use a BEFORE ROW trigger, or an AFTER STATEMENT trigger with a "
+						 "transition table.")));
+	}
+	shuffle_refuse_published(RelationGetRelid(rel), RelationGetNamespace(rel),
+							 RelationGetRelationName(rel));
+}
 
 static void
 am_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,

@@ -32,8 +32,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/pg_trigger.h"
-#include "commands/trigger.h"
 #include "common/pg_prng.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
@@ -434,39 +432,6 @@ shuffle_states_discard(const ShuffleStorage *storage)
 
 /* ---------------------------------------------------------------- rows */
 
-/* What an access method cannot see when it is created it finds when rows come. */
-static void
-check_insertable(Relation rel)
-{
-	TriggerDesc *triggers = rel->trigdesc;
-
-	if (OidIsValid(rel->rd_rel->relrewrite))
-		return;
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		const Trigger *trigger = &triggers->triggers[i];
-
-		if (trigger->tgenabled == TRIGGER_DISABLED || !TRIGGER_FOR_ROW(trigger->tgtype) ||
-			!TRIGGER_FOR_AFTER(trigger->tgtype) || !TRIGGER_FOR_INSERT(trigger->tgtype))
-			continue;
-		if (OidIsValid(trigger->tgconstraint) && trigger->tgisinternal)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("foreign keys are not supported on shuffle table \"%s\"",
-							RelationGetRelationName(rel)),
-					 errhint("Drop the constraint, or use a table USING heap.")));
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("AFTER ROW triggers are not supported on shuffle table \"%s\"",
-						RelationGetRelationName(rel)),
-				 errdetail("Trigger \"%s\" fires after each inserted row.", trigger->tgname),
-				 errhint("Use a BEFORE ROW trigger, or an AFTER STATEMENT trigger with a "
-						 "transition table.")));
-	}
-	shuffle_refuse_published(RelationGetRelid(rel), RelationGetNamespace(rel),
-							 RelationGetRelationName(rel));
-}
-
 static WriteState *
 create_state(Relation rel, CommandId cid, StorageStates *entry)
 {
@@ -476,7 +441,7 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	WriteState *state = palloc0(sizeof(WriteState));
 	ShuffleWriteSpec spec = {0};
 
-	check_insertable(rel);
+	shuffle_check_insertable(rel);
 	state->cxt = cxt;
 	state->storage = entry->storage;
 	state->relid = RelationGetRelid(rel);

@@ -40,6 +40,11 @@ extern void shuffle_states_forget(void);
 extern void shuffle_states_subcommit(SubTransactionId subid, SubTransactionId parent);
 extern void shuffle_states_subabort(SubTransactionId subid);
 
+/* ------------------------------------------------------------ tableam.c */
+
+/* Raises for tables with triggers, foreign keys or publications that we cannot serve. */
+extern void shuffle_check_insertable(Relation rel);
+
 /* ------------------------------------------------------------ write_hooks.c */
 
 /* Installs the hooks. */

@@ -38,7 +38,6 @@ struct ShuffleWriter
 	ShuffleRouter *router;
 	ShuffleTypeMap *map;
 	const ShfRowLayout *layout;
-	uint64		least_memory;
 	int			nfds;			/* descriptors accounted for */
 	void		(*opening) (void *arg);
 	void	   *opening_arg;
@@ -154,6 +153,26 @@ begin_progress(ShuffleWriter *writer, const ShuffleWriteSpec *spec)
 	}
 }
 
+/* A limit below what the engine needs is the user's to raise. */
+static void
+raise_open_error(const ShuffleWriteSpec *spec, const ShfSchema *schema,
+				 const ShfWriterOptions *engine, const ShfError *err)
+{
+	uint64		needed = shf_writer_min_memory(schema, engine);
+
+	if (needed > engine->memory_limit)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("\"%s\" is too small for this table", "shuffle_ext.memory_limit"),
+				 errdetail("It is %d kB; %d columns in %d partitions need at least "
+						   UINT64_FORMAT " kB.",
+						   spec->memory_limit_kb, schema->nfields, spec->options->partitions,
+						   (needed + 1023) / 1024),
+				 errhint("Raise \"%s\", or lower \"%s\" or the number of partitions.",
+						 "shuffle_ext.memory_limit", "shuffle_ext.block_bytes")));
+	shuffle_raise(err);
+}
+
 ShuffleWriter *
 shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 {
@@ -207,19 +226,8 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	engine.poll = writer_poll;
 	engine.poll_arg = writer;
 
-	writer->least_memory = shf_writer_min_memory(schema, &engine);
-	if (writer->least_memory > engine.memory_limit)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("\"%s\" is too small for this table", "shuffle_ext.memory_limit"),
-				 errdetail("It is %d kB; %d columns in %d partitions need at least "
-						   UINT64_FORMAT " kB.",
-						   spec->memory_limit_kb, schema->nfields, options->partitions,
-						   (writer->least_memory + 1023) / 1024),
-				 errhint("Raise \"%s\", or lower \"%s\" or the number of partitions.",
-						 "shuffle_ext.memory_limit", "shuffle_ext.block_bytes")));
-
-	SHUFFLE_CHECK(shf_writer_open(&writer->engine, schema, &engine, &err), &err);
+	if (shf_writer_open(&writer->engine, schema, &engine, &err) != SHF_OK)
+		raise_open_error(spec, schema, &engine, &err);
 	writer->layout = shf_writer_layout(writer->engine);
 
 	writer->sampled_at = shf_clock();
@@ -340,7 +348,7 @@ shuffle_writer_memory(const ShuffleWriter *writer)
 uint64
 shuffle_writer_least_memory(const ShuffleWriter *writer)
 {
-	return writer->least_memory;
+	return shf_writer_least_memory(writer->engine);
 }
 
 int
