@@ -503,7 +503,8 @@ COMMENT ON FUNCTION shuffle_write_stats() IS
 CREATE VIEW shuffle_progress AS
 	SELECT p.leader AS pid,
 		p.relation,
-		CASE p.operation WHEN 1 THEN 'write' WHEN 2 THEN 'fetch' END AS operation,
+		CASE p.operation WHEN 1 THEN 'write' WHEN 2 THEN 'fetch' WHEN 3 THEN 'compact' END
+			AS operation,
 		CASE p.phase
 			WHEN 1 THEN 'planning'
 			WHEN 2 THEN 'reading input'
@@ -536,15 +537,15 @@ CREATE VIEW shuffle_progress AS
 	) p;
 
 COMMENT ON VIEW shuffle_progress IS
-	'running writes into shuffle tables and calls of shuffle_fetch, of the roles whose activity one may see';
+	'running writes into shuffle tables, compactions, and calls of shuffle_fetch, of the roles whose activity one may see';
 COMMENT ON COLUMN shuffle_progress.pid IS 'process of the session';
 COMMENT ON COLUMN shuffle_progress.relation IS 'shuffle table';
-COMMENT ON COLUMN shuffle_progress.operation IS 'write or fetch';
+COMMENT ON COLUMN shuffle_progress.operation IS 'write, fetch or compact';
 COMMENT ON COLUMN shuffle_progress.phase IS 'what the session''s process is doing';
 COMMENT ON COLUMN shuffle_progress.rows IS 'rows so far, of all processes together';
 COMMENT ON COLUMN shuffle_progress.bytes IS 'bytes stored or sent so far';
 COMMENT ON COLUMN shuffle_progress.expected_rows IS
-	'rows in all: of a write what the planner expects, 0 if that is not known; of a fetch exactly';
+	'rows in all: of a write what the planner expects, 0 if that is not known; of others exactly';
 COMMENT ON COLUMN shuffle_progress.percent IS
 	'rows in percent of expected_rows; more than 100 when the planner has expected too few';
 COMMENT ON COLUMN shuffle_progress.processes IS 'processes that have had rows';

@@ -245,20 +245,27 @@ count_moved(Relation rel, int64 rows)
 static int
 merge(Relation rel, const Segments *chosen, Snapshot snapshot, int64 *bytes)
 {
-	ShuffleRewriter *rewriter = shuffle_rewriter_begin(rel);
+	ShuffleRewriter *rewriter;
 	int32	   *numbers = palloc(sizeof(int32) * chosen->n);
 	int64		rows = 0;
 	int			created;
+	int			progress;
 
 	for (int i = 0; i < chosen->n; i++)
 	{
 		numbers[i] = chosen->segments[i].number;
 		rows += chosen->segments[i].rows;
 	}
+	progress = shuffle_progress_begin(SHUFFLE_OPERATION_COMPACT, RelationGetRelid(rel),
+									  MyProcPid);
+	shuffle_progress_expect(progress, (double) rows);
+	rewriter = shuffle_rewriter_begin(rel, progress);
 	copy_rows(rel, chosen, snapshot, rewriter);
+	shuffle_progress_phase(progress, SHUFFLE_PHASE_PUBLISH);
 	delete_rows(rel, chosen);
 	created = shuffle_rewriter_end(rewriter, numbers, chosen->n, bytes);
 	CommandCounterIncrement();
+	shuffle_progress_end(progress);
 	count_moved(rel, rows);
 	return created;
 }

@@ -94,7 +94,7 @@ opening(void *arg)
 }
 
 ShuffleRewriter *
-shuffle_rewriter_begin(Relation dest)
+shuffle_rewriter_begin(Relation dest, int progress)
 {
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle rewriter",
 											  ALLOCSET_DEFAULT_SIZES);
@@ -127,6 +127,9 @@ shuffle_rewriter_begin(Relation dest)
 	spec.inline_max = (uint32) shuffle_setting_inline_bytes;
 	spec.opening = opening;
 	spec.opening_arg = rewriter;
+	spec.relid = RelationGetRelid(dest);
+	spec.leader = MyProcPid;
+	spec.progress = progress;
 	rewriter->writer = shuffle_writer_begin(&spec, cxt);
 	MemoryContextSwitchTo(old);
 	return rewriter;
@@ -254,7 +257,7 @@ shuffle_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, dou
 	rows = shuffle_reading_rows(reading);
 	if (rows > 0)
 	{
-		ShuffleRewriter *rewriter = shuffle_rewriter_begin(new_rel);
+		ShuffleRewriter *rewriter = shuffle_rewriter_begin(new_rel, 0);
 
 		shuffle_rewriter_copy(rewriter, reading, report_progress);
 		shuffle_rewriter_end(rewriter, NULL, 0, NULL);

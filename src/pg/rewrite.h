@@ -9,11 +9,12 @@
 
 /*
  * Takes rows that were read from a table and writes them into new segments of dest, with
- * the table's options, on this process alone.
+ * the table's options, on this process alone.  progress is a token for shuffle_progress, or
+ * 0.
  */
 typedef struct ShuffleRewriter ShuffleRewriter;
 
-extern ShuffleRewriter *shuffle_rewriter_begin(Relation dest);
+extern ShuffleRewriter *shuffle_rewriter_begin(Relation dest, int progress);
 
 /*
  * Copies every row that reading has, in its order.  progress, if not NULL, is called

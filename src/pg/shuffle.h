@@ -505,7 +505,8 @@ extern void shuffle_stats_published(const char *write, uint32 process,
 typedef enum ShuffleOperation
 {
 	SHUFFLE_OPERATION_WRITE = 1,
-	SHUFFLE_OPERATION_FETCH
+	SHUFFLE_OPERATION_FETCH,
+	SHUFFLE_OPERATION_COMPACT
 } ShuffleOperation;
 
 typedef enum ShufflePhase
