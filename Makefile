@@ -45,6 +45,7 @@ PG_OBJS = \
 	src/pg/compact.o \
 	src/pg/error.o \
 	src/pg/estimate.o \
+	src/pg/execute.o \
 	src/pg/extents.o \
 	src/pg/fetch.o \
 	src/pg/job.o \
@@ -55,6 +56,7 @@ PG_OBJS = \
 	src/pg/numeric.o \
 	src/pg/offset_index.o \
 	src/pg/options.o \
+	src/pg/options_text.o \
 	src/pg/pack.o \
 	src/pg/pack_row.o \
 	src/pg/parallel.o \

@@ -3,7 +3,7 @@
  *	  Text form of the cut points of range partitioning.
  *
  * A bound is the lowest key of the next partition.  As text it is the key's output, or
- * with several keys a row literal, both under fixed settings (shuffle_text_settings_begin),
+ * with several keys a row literal, both under the fixed settings of textio.c,
  * so that every process reads it the same.
  */
 #include "postgres.h"
@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 
 #include "route.h"
+#include "textio.h"
 
 /* Descriptor of a row of all keys, registered so that record_in() accepts its typmod. */
 static TupleDesc
@@ -129,16 +130,15 @@ parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bou
 	}
 }
 
-void
-shuffle_bounds_format(ShuffleOptions *options, const ShuffleKey *keys,
-					  const ShuffleBounds *bounds)
+/* Under the settings of the moment. */
+static void
+format_bounds(ShuffleOptions *options, const ShuffleKey *keys, const ShuffleBounds *bounds)
 {
 	int			nkeys = options->nkeys;
 	TupleDesc	rowtype = NULL;
 	FmgrInfo	output;
 	Oid			output_oid;
 	bool		is_varlena;
-	int			nestlevel = shuffle_text_settings_begin();
 
 	if (nkeys == 1)
 		getTypeOutputInfo(keys[0].type, &output_oid, &is_varlena);
@@ -161,16 +161,41 @@ shuffle_bounds_format(ShuffleOptions *options, const ShuffleKey *keys,
 			value = HeapTupleGetDatum(heap_form_tuple(rowtype, values, nulls));
 		options->bounds[i] = OutputFunctionCall(&output, value);
 	}
-	shuffle_text_settings_end(nestlevel);
+}
+
+void
+shuffle_bounds_format(ShuffleOptions *options, const ShuffleKey *keys,
+					  const ShuffleBounds *bounds)
+{
+	ShuffleSavedSettings saved;
+
+	shuffle_settings_begin(&saved, SHUFFLE_SET_ALL);
+	PG_TRY();
+	{
+		format_bounds(options, keys, bounds);
+	}
+	PG_FINALLY();
+	{
+		shuffle_settings_end(&saved);
+	}
+	PG_END_TRY();
 }
 
 void
 shuffle_bounds_parse(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bounds)
 {
-	int			nestlevel = shuffle_text_settings_begin();
+	ShuffleSavedSettings saved;
 
-	parse_bounds(options, keys, bounds);
-	shuffle_text_settings_end(nestlevel);
+	shuffle_settings_begin(&saved, SHUFFLE_SET_ALL);
+	PG_TRY();
+	{
+		parse_bounds(options, keys, bounds);
+	}
+	PG_FINALLY();
+	{
+		shuffle_settings_end(&saved);
+	}
+	PG_END_TRY();
 }
 
 void

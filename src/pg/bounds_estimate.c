@@ -26,7 +26,6 @@
 #include "pgstat.h"
 #include "rewrite/rewriteHandler.h"
 #include "storage/bufmgr.h"
-#include "tcop/dest.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/datum.h"
@@ -312,12 +311,6 @@ sample_statistics(Sample *sample, Query *query, int partitions)
  * Reservoir
  */
 
-typedef struct SampleReceiver
-{
-	DestReceiver pub;
-	Sample	   *sample;
-} SampleReceiver;
-
 static void
 free_row(Sample *sample, SampleRow *row)
 {
@@ -349,10 +342,10 @@ halve_reservoir(Sample *sample)
 	sample->nrows = sample->capacity = keep;
 }
 
-static bool
-sample_receive(TupleTableSlot *slot, DestReceiver *dest)
+static void
+sample_row(TupleTableSlot *slot, void *arg)
 {
-	Sample	   *sample = ((SampleReceiver *) dest)->sample;
+	Sample	   *sample = arg;
 	SampleRow  *row;
 	MemoryContext old;
 
@@ -360,7 +353,7 @@ sample_receive(TupleTableSlot *slot, DestReceiver *dest)
 	if (slot->tts_isnull[0])
 	{
 		sample->null_weight++;
-		return true;
+		return;
 	}
 
 	/* Algorithm R: after n rows each is in the reservoir with the same probability. */
@@ -382,7 +375,7 @@ sample_receive(TupleTableSlot *slot, DestReceiver *dest)
 		if (i >= (uint64) sample->capacity)
 		{
 			MemoryContextSwitchTo(old);
-			return true;
+			return;
 		}
 		row = &sample->rows[i];
 		free_row(sample, row);
@@ -407,17 +400,6 @@ sample_receive(TupleTableSlot *slot, DestReceiver *dest)
 	while (sample->bytes > sample->max_bytes && sample->nrows > 1)
 		halve_reservoir(sample);
 	MemoryContextSwitchTo(old);
-	return true;
-}
-
-static void
-sample_startup(DestReceiver *dest, int operation, TupleDesc desc)
-{
-}
-
-static void
-sample_nothing(DestReceiver *dest)
-{
 }
 
 /* SELECT the keys FROM the query: the planner leaves out what they do not need. */
@@ -470,10 +452,8 @@ keys_query(const Sample *sample, Query *query)
 static void
 sample_query(Sample *sample, Query *query, int partitions)
 {
-	SampleReceiver receiver = {0};
 	List	   *rewritten;
 	PlannedStmt *plan;
-	QueryDesc  *desc;
 
 	sample->capacity = (int) Min(Max((int64) partitions * SAMPLE_ROWS_PER_PARTITION,
 									 SAMPLE_MIN_ROWS), SAMPLE_MAX_ROWS);
@@ -484,13 +464,6 @@ sample_query(Sample *sample, Query *query, int partitions)
 	sample->max_bytes = (Size) shuffle_setting_memory_limit_kb * 1024 / 2;
 	pg_prng_seed(&sample->prng, 0);
 
-	receiver.pub.receiveSlot = sample_receive;
-	receiver.pub.rStartup = sample_startup;
-	receiver.pub.rShutdown = sample_nothing;
-	receiver.pub.rDestroy = sample_nothing;
-	receiver.pub.mydest = DestNone;
-	receiver.sample = sample;
-
 	rewritten = QueryRewrite(keys_query(sample, query));
 	if (list_length(rewritten) != 1)
 		elog(ERROR, "query was rewritten into %d queries", list_length(rewritten));
@@ -498,13 +471,7 @@ sample_query(Sample *sample, Query *query, int partitions)
 
 	PushCopiedSnapshot(GetActiveSnapshot());
 	UpdateActiveSnapshotCommandId();
-	desc = CreateQueryDesc(plan, "", GetActiveSnapshot(), InvalidSnapshot, &receiver.pub,
-						   NULL, NULL, 0);
-	ExecutorStart(desc, 0);
-	ExecutorRunOnce(desc);
-	ExecutorFinish(desc);
-	ExecutorEnd(desc);
-	FreeQueryDesc(desc);
+	shuffle_execute(plan, "", sample_row, sample);
 	PopActiveSnapshot();
 }
 

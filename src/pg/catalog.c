@@ -499,19 +499,6 @@ shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot sn
 	return row;
 }
 
-bytea *
-shuffle_catalog_image(const ShuffleSegmentRow *row)
-{
-	bytea	   *image = row->image == (Datum) 0 ? NULL : DatumGetByteaPP(row->image);
-
-	if (image == NULL || VARSIZE_ANY_EXHDR(image) != row->bytes)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("segment \"%s\" has neither files nor an image of %lld bytes", row->name,
-						(long long) row->bytes)));
-	return image;
-}
-
 void
 shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit, void *arg)
 {

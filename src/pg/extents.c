@@ -1,8 +1,8 @@
 /*
  * extents.c
- *	  Reading the extents of a segment from its catalog row.
+ *	  The large values of a segment's catalog row: its extents and its image.
  *
- * They are one bytea of 48-byte ShfExtent entries by partition and offset, stored out of
+ * Extents are one bytea of 48-byte ShfExtent entries by partition and offset, stored out of
  * line and uncompressed, so that a slice costs a few toast chunks: one partition of
  * 100,000 is found by reading a handful of slices.  The caller has the snapshot active or
  * registered with which it read the row.
@@ -134,4 +134,86 @@ shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition
 	}
 	*nextents = n;
 	return extents;
+}
+
+ShfExtent *
+shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row, const uint32 *partitions,
+								   int npartitions, int *nextents)
+{
+	ShfExtent  *extents = NULL;
+	int			n = 0;
+
+	/* A few are found by slices of the stored value, many by going over all. */
+	if (npartitions <= 16 || npartitions <= row->nextents / 64)
+	{
+		for (int i = 0; i < npartitions; i++)
+		{
+			int			nmore;
+			ShfExtent  *more = shuffle_catalog_partition_extents(row, partitions[i], &nmore);
+
+			if (nmore == 0)
+				continue;
+			if (extents == NULL)
+				extents = more;
+			else
+			{
+				extents = repalloc_huge(extents, sizeof(ShfExtent) * ((Size) n + nmore));
+				memcpy(extents + n, more, sizeof(ShfExtent) * nmore);
+				pfree(more);
+			}
+			n += nmore;
+		}
+	}
+	else
+	{
+		int			p = 0;
+
+		extents = shuffle_catalog_extents(row);
+		for (int i = 0; i < row->nextents; i++)
+		{
+			while (p < npartitions && partitions[p] < extents[i].partition)
+				p++;
+			if (p == npartitions)
+				break;
+			if (partitions[p] == extents[i].partition)
+				extents[n++] = extents[i];
+		}
+	}
+	*nextents = n;
+	return extents;
+}
+
+static int
+compare_first_row(const void *a, const void *b)
+{
+	uint64		ra = ((const ShfExtent *) a)->first_row;
+	uint64		rb = ((const ShfExtent *) b)->first_row;
+
+	return (ra > rb) - (ra < rb);
+}
+
+void
+shuffle_extents_sort(ShfExtent *extents, int nextents)
+{
+	for (int i = 1; i < nextents; i++)
+	{
+		if (extents[i].first_row < extents[i - 1].first_row)
+		{
+			qsort(extents, nextents, sizeof(ShfExtent), compare_first_row);
+			break;
+		}
+	}
+}
+
+bytea *
+shuffle_catalog_image(const ShuffleSegmentRow *row)
+{
+	bytea	   *image = row->image == (Datum) 0 ? NULL : DatumGetByteaPP(row->image);
+
+	if (image == NULL || VARSIZE_ANY_EXHDR(image) != row->bytes)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("segment \"%s\" has neither files nor an image of %lld bytes", row->name,
+						(long long) row->bytes)));
+	return image;
 }

@@ -166,31 +166,3 @@ _PG_init(void)
 	shuffle_states_init();
 	shuffle_alter_init();
 }
-
-int
-shuffle_text_settings_begin(void)
-{
-	static const char *const fixed[][2] = {
-		{"datestyle", "ISO, MDY"},
-		{"intervalstyle", "postgres"},
-		{"extra_float_digits", "1"},
-		{"timezone", "UTC"},
-		{"bytea_output", "hex"},
-		{"lc_monetary", "C"},
-		{"search_path", "pg_catalog"},
-	};
-	int			nestlevel = NewGUCNestLevel();
-
-	/* GUC_ACTION_SAVE: undone with the nest level, and legal in a parallel worker. */
-	for (int i = 0; i < lengthof(fixed); i++)
-		(void) set_config_option(fixed[i][0], fixed[i][1],
-								 PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
-	return nestlevel;
-}
-
-void
-shuffle_text_settings_end(int nestlevel)
-{
-	AtEOXact_GUC(true, nestlevel);
-}

@@ -44,13 +44,6 @@
 
 #define SINK_MAX_ARGS	90		/* columns passed one by one; 18 allows 99 arguments */
 
-typedef struct ResultReceiver
-{
-	DestReceiver pub;
-	MemoryContext context;
-	bytea	   *result;
-} ResultReceiver;
-
 /*
  * Positions in errors are positions in the user's query, which is not what the client
  * sent: they move to the internal query, as in any function that runs SQL.
@@ -397,31 +390,26 @@ shuffle_query_coerce(ShuffleQuery *query, TupleDesc target, const AttrNumber *at
 	free_parsestate(state.pstate);
 }
 
-static bool
-result_receive(TupleTableSlot *slot, DestReceiver *self)
+typedef struct SinkResult
 {
-	ResultReceiver *receiver = (ResultReceiver *) self;
+	MemoryContext context;
+	bytea	   *summary;		/* NULL: there were no rows */
+} SinkResult;
+
+static void
+keep_summary(TupleTableSlot *slot, void *arg)
+{
+	SinkResult *result = arg;
 	bool		isnull;
 	Datum		value = slot_getattr(slot, 1, &isnull);
 
 	if (!isnull)
 	{
-		MemoryContext old = MemoryContextSwitchTo(receiver->context);
+		MemoryContext old = MemoryContextSwitchTo(result->context);
 
-		receiver->result = DatumGetByteaPCopy(value);
+		result->summary = DatumGetByteaPCopy(value);
 		MemoryContextSwitchTo(old);
 	}
-	return true;
-}
-
-static void
-result_startup(DestReceiver *self, int operation, TupleDesc desc)
-{
-}
-
-static void
-result_nothing(DestReceiver *self)
-{
 }
 
 static void
@@ -486,8 +474,7 @@ bytea *
 shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, int progress)
 {
 	ErrorContextCallback callback;
-	ResultReceiver receiver = {0};
-	QueryDesc  *desc;
+	SinkResult	result = {CurrentMemoryContext, NULL};
 	PlannedStmt *plan;
 
 	linitial_node(TargetEntry, sink_call(query)->args)->expr = (Expr *)
@@ -507,22 +494,9 @@ shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, int progress)
 	shuffle_progress_expect(progress, expected_rows(plan));
 	shuffle_progress_phase(progress, SHUFFLE_PHASE_INPUT);
 
-	receiver.pub.receiveSlot = result_receive;
-	receiver.pub.rStartup = result_startup;
-	receiver.pub.rShutdown = result_nothing;
-	receiver.pub.rDestroy = result_nothing;
-	receiver.pub.mydest = DestNone;
-	receiver.context = CurrentMemoryContext;
-
-	desc = CreateQueryDesc(plan, query->text, GetActiveSnapshot(), InvalidSnapshot,
-						   &receiver.pub, NULL, NULL, 0);
-	ExecutorStart(desc, 0);
-	ExecutorRunOnce(desc);
-	ExecutorFinish(desc);
-	ExecutorEnd(desc);
-	FreeQueryDesc(desc);
+	shuffle_execute(plan, query->text, keep_summary, &result);
 
 	PopActiveSnapshot();
 	error_context_stack = callback.previous;
-	return receiver.result;
+	return result.summary;
 }

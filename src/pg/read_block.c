@@ -60,8 +60,8 @@ shuffle_read_error(const char *relname, const ShfError *err)
 
 /* ---------------------------------------------------------------- decoder */
 
-ShuffleDecoder *
-shuffle_decoder_create(const ShfSchema *schema, TupleDesc desc, const char *relname)
+static ShuffleDecoder *
+create_decoder(const ShfSchema *schema, TupleDesc desc, const char *relname)
 {
 	ShuffleDecoder *decoder;
 	MemoryContext cxt;
@@ -178,7 +178,7 @@ shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc 
 
 		if (*decoder == NULL || !shf_schema_equal(&(*decoder)->schema, schema))
 		{
-			ShuffleDecoder *fresh = shuffle_decoder_create(schema, desc, relname);
+			ShuffleDecoder *fresh = create_decoder(schema, desc, relname);
 
 			if (*decoder != NULL)
 				shuffle_decoder_unpin(*decoder);

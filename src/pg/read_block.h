@@ -11,8 +11,6 @@
 /* Raises an engine error met while reading, naming the table. */
 extern void shuffle_read_error(const char *relname, const ShfError *err) pg_attribute_noreturn();
 
-extern ShuffleDecoder *shuffle_decoder_create(const ShfSchema *schema, TupleDesc desc,
-											  const char *relname);
 extern void shuffle_decoder_unpin(ShuffleDecoder *decoder);
 
 extern ShuffleFile *shuffle_file_open(const char *path, const ShuffleSegmentRow *segment,

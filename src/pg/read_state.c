@@ -71,28 +71,6 @@ struct ShuffleReadState
 	MemoryContextCallback callback;
 };
 
-static int
-compare_first_row(const void *a, const void *b)
-{
-	uint64		ra = ((const ShfExtent *) a)->first_row;
-	uint64		rb = ((const ShfExtent *) b)->first_row;
-
-	return (ra > rb) - (ra < rb);
-}
-
-static void
-sort_extents(ShfExtent *extents, int nextents)
-{
-	for (int i = 1; i < nextents; i++)
-	{
-		if (extents[i].first_row < extents[i - 1].first_row)
-		{
-			qsort(extents, nextents, sizeof(ShfExtent), compare_first_row);
-			break;
-		}
-	}
-}
-
 static void
 drop_window(ShuffleReadState *state)
 {
@@ -129,54 +107,6 @@ release_state(void *arg)
 	if (state->decoder != NULL)
 		shuffle_decoder_unpin(state->decoder);
 	state->decoder = NULL;
-}
-
-/* The extents of some partitions of a segment. */
-static void
-load_partitions(ReadSegment *seg, const uint32 *partitions, int npartitions)
-{
-	seg->extents = NULL;
-	seg->nextents = 0;
-
-	/* A few are found by slices of the stored value, many by going over all. */
-	if (npartitions <= 16 || npartitions <= seg->row->nextents / 64)
-	{
-		for (int i = 0; i < npartitions; i++)
-		{
-			int			n;
-			ShfExtent  *extents;
-
-			extents = shuffle_catalog_partition_extents(seg->row, partitions[i], &n);
-			if (n == 0)
-				continue;
-			if (seg->extents == NULL)
-				seg->extents = extents;
-			else
-			{
-				seg->extents = repalloc_huge(seg->extents,
-											 sizeof(ShfExtent) * ((Size) seg->nextents + n));
-				memcpy(seg->extents + seg->nextents, extents, sizeof(ShfExtent) * n);
-				pfree(extents);
-			}
-			seg->nextents += n;
-		}
-	}
-	else
-	{
-		int			p = 0;
-
-		seg->extents = shuffle_catalog_extents(seg->row);
-		for (int i = 0; i < seg->row->nextents; i++)
-		{
-			while (p < npartitions && partitions[p] < seg->extents[i].partition)
-				p++;
-			if (p == npartitions)
-				break;
-			if (partitions[p] == seg->extents[i].partition)
-				seg->extents[seg->nextents++] = seg->extents[i];
-		}
-	}
-	sort_extents(seg->extents, seg->nextents);
 }
 
 /* A state without segments, in cxt. */
@@ -219,7 +149,9 @@ add_segments(ShuffleReadState *state, List *rows, const uint32 *partitions, int 
 		}
 		else
 		{
-			load_partitions(seg, partitions, npartitions);
+			seg->extents = shuffle_catalog_partitions_extents(seg->row, partitions, npartitions,
+															  &seg->nextents);
+			shuffle_extents_sort(seg->extents, seg->nextents);
 			for (int i = 0; i < seg->nextents; i++)
 			{
 				seg->blocks += seg->extents[i].blocks;
@@ -351,7 +283,7 @@ enter_segment(ShuffleReadState *state, int s)
 	{
 		state->extents = shuffle_catalog_extents(seg->row);
 		state->nextents = seg->row->nextents;
-		sort_extents(state->extents, state->nextents);
+		shuffle_extents_sort(state->extents, state->nextents);
 	}
 
 	state->extent_block = MemoryContextAllocHuge(state->segment_cxt,

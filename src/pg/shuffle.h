@@ -16,6 +16,7 @@
 #include "executor/tuptable.h"
 #include "nodes/parsenodes.h"
 #include "nodes/pg_list.h"
+#include "nodes/plannodes.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -39,14 +40,6 @@ extern int	shuffle_setting_write_buffer_kb;
 extern int	shuffle_setting_inline_bytes;
 extern char *shuffle_setting_directory; /* "" = pg_shuffle in the data directory */
 extern bool shuffle_setting_sync;
-
-/*
- * Values become text and text becomes values, in files and in labels, under fixed
- * settings whatever the session's are: between these two.  An error in between needs no
- * care.  Allowed in parallel workers.
- */
-extern int	shuffle_text_settings_begin(void);
-extern void shuffle_text_settings_end(int nestlevel);
 
 /* ------------------------------------------------------------ error.c */
 
@@ -110,10 +103,16 @@ extern const char *shuffle_types_name(ShuffleTypes types);
 extern void shuffle_options_default(ShuffleOptions *options);
 
 /*
- * Ranges that need no catalog: partitions against layout, keys against method, bounds
- * count (none: to be estimated).  For options as a user gave them, before the estimate.
+ * Checks that need no catalog: partitions against layout, keys against method, number of
+ * bounds.  Options as a user gave them (not stored) have all bounds or none, which are
+ * then estimated; an estimate may find fewer than the partitions have room for.
  */
-extern void shuffle_options_check(const ShuffleOptions *options);
+extern void shuffle_options_check(const ShuffleOptions *options, bool stored);
+
+/* Do both send every row to the same partition?  Codec, types and layout do not matter. */
+extern bool shuffle_options_same_routing(const ShuffleOptions *a, const ShuffleOptions *b);
+
+/* ------------------------------------------------------------ options_text.c */
 
 /*
  * Options as text: a table's label, or with attnums, which adds the attribute numbers of
@@ -122,9 +121,6 @@ extern void shuffle_options_check(const ShuffleOptions *options);
  */
 extern char *shuffle_options_format(const ShuffleOptions *options, bool attnums);
 extern ShuffleOptions *shuffle_options_parse(const char *text);
-
-/* Do both send every row to the same partition?  Codec, types and layout do not matter. */
-extern bool shuffle_options_same_routing(const ShuffleOptions *a, const ShuffleOptions *b);
 
 /* ------------------------------------------------------------ label.c */
 
@@ -208,6 +204,14 @@ extern void shuffle_bounds_normalize(ShuffleOptions *options, TupleDesc desc);
  * (bounds must stay strictly ascending, so nbounds may be below partitions - 1).
  */
 extern void shuffle_bounds_estimate(ShuffleOptions *options, Query *query, TupleDesc desc);
+
+/* ------------------------------------------------------------ execute.c */
+
+typedef void (*ShuffleRowFunction) (TupleTableSlot *slot, void *arg);
+
+/* Runs a plan with the active snapshot; text is the query's for messages. */
+extern void shuffle_execute(PlannedStmt *plan, const char *text, ShuffleRowFunction receive,
+							void *arg);
 
 /* ------------------------------------------------------------ typemap.c, pack.c */
 
@@ -372,15 +376,23 @@ extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
 
 /* ------------------------------------------------------------ extents.c */
 
-/* Image of a segment without files, detoasted. */
-extern bytea *shuffle_catalog_image(const ShuffleSegmentRow *row);
-
 /* All extents, by partition and offset; palloc'd (huge allowed). */
 extern ShfExtent *shuffle_catalog_extents(const ShuffleSegmentRow *row);
 
 /* Those of one partition, found by binary search over slices of the stored value. */
 extern ShfExtent *shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition,
 													int *nextents);
+
+/* Those of several ascending partitions, by partition and offset; NULL if there are none. */
+extern ShfExtent *shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row,
+													 const uint32 *partitions, int npartitions,
+													 int *nextents);
+
+/* Sorts extents by first_row, which is file order in a log. */
+extern void shuffle_extents_sort(ShfExtent *extents, int nextents);
+
+/* Image of a segment without files, detoasted. */
+extern bytea *shuffle_catalog_image(const ShuffleSegmentRow *row);
 
 /* ------------------------------------------------------------ writer.c */
 

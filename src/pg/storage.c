@@ -464,6 +464,8 @@ open_dir(const char *path)
 	return dir;
 }
 
+static uint64 remove_entries(const char *dir, const char *prefix, int depth);
+
 /* Removes path, a file or a whole directory; returns how many files went. */
 static uint64
 remove_path(const char *path, int depth)
@@ -493,7 +495,7 @@ remove_path(const char *path, int depth)
 	}
 
 	if (depth < REMOVE_MAX_DEPTH)
-		removed = shuffle_remove_entries(path, "", depth + 1);
+		removed = remove_entries(path, "", depth + 1);
 	if (rmdir(path) != 0 && errno != ENOENT)
 	{
 		shuffle_sweep_wanted = true;
@@ -504,7 +506,7 @@ remove_path(const char *path, int depth)
 	return removed;
 }
 
-/* One pass of shuffle_remove_entries(). */
+/* One pass of remove_entries(). */
 static uint64
 remove_entries_once(const char *dir, const char *prefix, int depth)
 {
@@ -543,8 +545,8 @@ remove_entries_once(const char *dir, const char *prefix, int depth)
 }
 
 /* Removes what is in dir and begins with prefix; returns how many files went. */
-uint64
-shuffle_remove_entries(const char *dir, const char *prefix, int depth)
+static uint64
+remove_entries(const char *dir, const char *prefix, int depth)
 {
 	uint64		total = 0;
 	uint64		removed;
@@ -561,7 +563,7 @@ shuffle_remove_entries(const char *dir, const char *prefix, int depth)
 void
 shuffle_unlink_prefix(const char *dir, const char *prefix)
 {
-	(void) shuffle_remove_entries(dir, prefix, 0);
+	(void) remove_entries(dir, prefix, 0);
 }
 
 void

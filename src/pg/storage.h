@@ -43,10 +43,9 @@ extern ShuffleStorage shuffle_storage_from_locator(RelFileLocator locator);
 extern bool shuffle_name_xid(const char *name, uint64 *fxid);
 
 /*
- * Both never raise, log what they cannot remove, and return how many files went.
- * depth is 0 for callers.
+ * Removes a file, or a directory and all in it.  Never raises, logs what it cannot
+ * remove, and returns how many files went.
  */
-extern uint64 shuffle_remove_entries(const char *dir, const char *prefix, int depth);
 extern uint64 shuffle_remove_path(const char *path);
 
 /* xact.c: dir was made just now for storage and goes when the storage does. */

@@ -16,6 +16,7 @@
 										 * no notices */
 #define SHUFFLE_SET_MONETARY	0x02	/* lc_monetary */
 #define SHUFFLE_SET_PATH		0x04	/* search_path */
+#define SHUFFLE_SET_ALL			0x07
 
 /* What shuffle_settings_begin() found; lives on the caller's stack. */
 typedef struct ShuffleSavedSettings

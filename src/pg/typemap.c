@@ -118,9 +118,12 @@ static const TypeRow shuffle_types[] = {
 static void build_node(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, Oid type,
 					   int32 typmod, const char *name, int depth);
 
-/* Their input functions do nothing but raise an error. */
-bool
-shuffle_type_is_output_only(Oid type)
+/*
+ * The text form of these types cannot be read back: their input functions do nothing but
+ * raise an error.
+ */
+static bool
+is_output_only(Oid type)
 {
 	switch (type)
 	{
@@ -374,7 +377,7 @@ build_node(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, Oid type, in
 			build_enum(map, node, field);
 			break;
 		case SHUFFLE_REPR_OUTPUT:
-			if (shuffle_type_is_output_only(node->type))
+			if (is_output_only(node->type))
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("column \"%s\" of type %s cannot be stored as text",

@@ -180,9 +180,6 @@ extern void shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node,
 								  const ShfColumn *column, int64 first, int count,
 								  Datum *values, const bool *isnull, MemoryContext cxt);
 
-/* The text form of a base type cannot be read back by its input function. */
-extern bool shuffle_type_is_output_only(Oid type);
-
 /* Labels of an enum type as UTF-8, sorted by value. */
 extern ShuffleLabel *shuffle_enum_labels(Oid type, const ShuffleEncoding *encoding, int *nlabels);
 

@@ -345,7 +345,7 @@ replace_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarge
 	nbounds = options->nbounds;
 	if (!args->has_bounds)
 		options->nbounds = 0;
-	shuffle_options_check(options);
+	shuffle_options_check(options, false);
 	options->nbounds = nbounds;
 	shuffle_options_require_keys(options, target->rel);
 	if (args->has_bounds)
@@ -374,7 +374,7 @@ shuffle_write_options(const ShuffleWriteArgs *args, TupleDesc desc, const Shuffl
 	if (args->has_bounds)
 		set_bounds(options, args);
 	check_bounds_count(options, args);
-	shuffle_options_check(options);
+	shuffle_options_check(options, false);
 	if (args->has_bounds)
 		shuffle_bounds_normalize(options, desc);
 	return options;
