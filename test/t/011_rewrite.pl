@@ -127,6 +127,33 @@ is(scalar(shuffle_files($node)), scalar(@before), 'and only the new files');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM shuffle_verify('target') WHERE error IS NOT NULL}),
 	'0', 'they are sound');
 
+# It moves files to where new ones go, also to another file system.
+SKIP:
+{
+	skip 'no second file system', 5 unless -d '/dev/shm' && (stat '/dev/shm')[0] != (stat $node->data_dir)[0];
+	my $outer = "/dev/shm/shuffle_test_$$";
+	mkdir $outer or die "could not create $outer: $!";
+	$node->append_conf('postgresql.conf', "shuffle_ext.directory = '$outer'");
+	$node->reload;
+	$node->safe_psql('postgres', q{
+		SELECT count(*) FROM shuffle_write('SELECT i AS id FROM generate_series(1, 10000) i', 'files',
+			partitions => 3, keys => '{id}', layout => 'partition_files');
+		ALTER TABLE target SET TABLESPACE elsewhere});
+	is_deeply([ shuffle_files($node) ], [], 'SET TABLESPACE copies files to another file system');
+	is($node->safe_psql('postgres', $sum), $expected, 'with all rows');
+	$node->append_conf('postgresql.conf', "shuffle_ext.directory = ''");
+	$node->reload;
+	$node->safe_psql('postgres', q{
+		ALTER TABLE target SET TABLESPACE pg_default;
+		ALTER TABLE files SET TABLESPACE elsewhere});
+	is($node->safe_psql('postgres', $sum), $expected, 'and back');
+	is($node->safe_psql('postgres', 'SELECT count(*), sum(id) FROM files'), '10000|50005000',
+		'also one file per partition');
+	is_deeply([ shuffle_files($node, $outer) ], [], 'nothing is left there');
+	$node->safe_psql('postgres', 'DROP TABLE files');
+	system('rm', '-rf', $outer);
+}
+
 # VACUUM FULL leaves one segment, and the ages of the table advance with VACUUM.
 $node->safe_psql('postgres', 'VACUUM FULL target');
 is($node->safe_psql('postgres', $sum), $expected, 'VACUUM FULL keeps the rows');
