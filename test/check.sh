@@ -211,6 +211,8 @@ suite_engine() {
   need_packages clang libclang-rt-dev
   as_server make -C "$BUILD/test/engine" check >"$WORK/log/engine" 2>&1 || status=$?
   tally engine "$WORK/log/engine" $status
+  verdict "engine: libFuzzer for 30 seconds" \
+    as_server make -C "$BUILD/test/engine" fuzz FUZZ_SECONDS=30
 }
 
 SERVER_STARTED=''

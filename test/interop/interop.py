@@ -276,6 +276,39 @@ def check_index(cursor, target):
     return None
 
 
+def check_inserted(cursor, reader, columns, expected):
+    """Small INSERTs, whose blocks lie in the catalog, then more rows than fit there."""
+    cursor.execute("SELECT count(*) FROM shuffle_write('SELECT * FROM types_plain WHERE false',"
+                   " 'inserted_s', partitions => 5, keys => '{id}', if_exists => 'replace')")  # fmt: skip
+    for condition in ("id < 3", "id BETWEEN 3 AND 8", "id = 9", "id > 9"):
+        cursor.execute(f"INSERT INTO inserted_s SELECT * FROM types_plain WHERE {condition}")
+    return compare_streams(cursor, "inserted_s", 5, reader, columns, expected)
+
+
+def check_altered(cursor, reader, columns, expected):
+    """A stream has the table's columns, also of segments written before they changed."""
+    cursor.execute("DROP TABLE IF EXISTS altered_s")
+    shuffle(cursor, "lines", "altered_s")
+    cursor.execute("ALTER TABLE altered_s ADD COLUMN extra int DEFAULT 7")
+    cursor.execute("ALTER TABLE altered_s RENAME COLUMN l_tax TO tax")
+    cursor.execute("ALTER TABLE altered_s DROP COLUMN l_comment")
+    cursor.execute("INSERT INTO altered_s SELECT id + 100000, l_orderkey, l_partkey, l_suppkey,"
+                   " l_linenumber, l_quantity, l_extendedprice, l_discount, l_tax, l_returnflag,"
+                   " l_linestatus, l_shipdate, l_commitdate, l_receiptdate, l_shipinstruct,"
+                   " l_shipmode, 8 FROM lines WHERE id <= 100")  # fmt: skip
+    names = ["tax" if c.name == "l_tax" else c.name for c in columns if c.name != "l_comment"]
+    wanted = {}
+    for row, values in expected.items():
+        values = [v for name, v in values.items() if name != "l_comment"]
+        wanted[row] = dict(zip(names + ["extra"], values + ["7"]))
+        if row <= 100:
+            wanted[row + 100000] = dict(zip(names + ["extra"], values + ["8"]))
+    table = read_stream(reader, fetch_stream(cursor, "altered_s", *range(5)))
+    if table.column_names != ["id"] + names + ["extra"]:
+        return f"columns {table.column_names}"
+    return canon.difference(wanted, canon.rows_by_id(table, names + ["extra"]))
+
+
 def check_empty(cursor, reader):
     cursor.execute("SELECT count(*) FROM shuffle_write('SELECT * FROM lines WHERE false', 'none_s',"
                    " partitions => 3, keys => '{id}', if_exists => 'replace')")  # fmt: skip
@@ -381,6 +414,8 @@ def main():
                   cursor, "files_s", reader, plain, expected_plain)  # fmt: skip
 
     for reader in READERS:
+        tap.check(f"INSERT: {reader}", check_inserted, cursor, reader, plain, expected_plain)
+        tap.check(f"ALTER TABLE: {reader}", check_altered, cursor, reader, lines, expected_lines)
         tap.check(f"no rows: {reader}", check_empty, cursor, reader)
     tap.check("no columns: pyarrow", check_no_columns, cursor, "pyarrow")
     tap.finish()
