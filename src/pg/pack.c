@@ -21,6 +21,7 @@
 #include "common/int.h"
 #include "datatype/timestamp.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
@@ -440,6 +441,10 @@ pack_list(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShuffleBuff
 	p = ARR_DATA_PTR(array);
 	for (uint32 i = 0; i < count; i++)
 	{
+		/* one array may take seconds */
+		if (i % 1024 == 1023)
+			CHECK_FOR_INTERRUPTS();
+
 		if (bitmap != NULL && (*bitmap & bit) == 0)
 			pack_child(map, element, (Datum) 0, true, buf);
 		else

@@ -12,6 +12,7 @@
 #include "access/tupmacs.h"
 #include "catalog/pg_type.h"
 #include "datatype/timestamp.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/datum.h"
@@ -305,6 +306,10 @@ unpack_input(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, 
 		size_t		len = (size_t) (column->offsets[first + i + 1] - column->offsets[first + i]);
 		char	   *cstring;
 		Datum		value;
+
+		/* the elements of one array may take seconds */
+		if (i % 1024 == 1023)
+			CHECK_FOR_INTERRUPTS();
 
 		values[i] = (Datum) 0;
 		if (isnull[i])
