@@ -11,7 +11,10 @@
  *	  - when its statement has ended: see write_hooks.c;
  *	  - before somebody reads the table, or starts a parallel query, with a snapshot that
  *		sees the command: a trigger or a volatile function of the statement itself;
- *	  - before rows of another command, another tuple descriptor or other options come;
+ *	  - before rows of another command, another tuple descriptor or other options come.
+ *		(A logical replication worker makes every row a command.  Nobody there keeps a
+ *		snapshot from one to the next, so that rows of many may share a state and count
+ *		as inserted by the first;)
  *	  - before commit and prepare.
  *
  * Only the subtransaction that owns the rows may publish them for good.  A reader in a
@@ -36,6 +39,7 @@
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "replication/logicalworker.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -480,6 +484,13 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	return state;
 }
 
+/* May rows of command cid be added? */
+static inline bool
+same_command(const WriteState *state, CommandId cid)
+{
+	return state->cid == cid || (state->cid < cid && IsLogicalWorker());
+}
+
 /* Has the table, since the state was made, remained what its rows were stored for? */
 static bool
 still_fits(WriteState *state, Relation rel)
@@ -517,7 +528,7 @@ find_state(Relation rel, const ShuffleStorage *storage, CommandId cid)
 		if (state->subid == subid && state->writer != NULL)
 			break;
 	}
-	if (state != NULL && state->cid == cid && (!state->stale || still_fits(state, rel)))
+	if (state != NULL && same_command(state, cid) && (!state->stale || still_fits(state, rel)))
 		return state;
 	if (state != NULL)
 		publish(state);
@@ -530,7 +541,7 @@ shuffle_states_insert(Relation rel, TupleTableSlot *slot, CommandId cid)
 	ShuffleStorage storage = shuffle_storage_of(rel);
 	WriteState *state = latest;
 
-	if (state == NULL || !same_storage(&state->storage, &storage) || state->cid != cid ||
+	if (state == NULL || !same_storage(&state->storage, &storage) || !same_command(state, cid) ||
 		state->stale || state->writer == NULL || state->subid != GetCurrentSubTransactionId())
 		state = latest = find_state(rel, &storage, cid);
 

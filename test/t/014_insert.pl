@@ -140,6 +140,18 @@ $publisher->safe_psql('postgres', q{
 wait_for('the changes', sub { $sql->('SELECT count(*) FROM r WHERE id = 3000') eq '1' });
 is($sql->("SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE filler = 'applied') FROM r"),
 	'1501|1501|500', 'a shuffle table can be subscribed to');
+cmp_ok($sql->("SELECT count(*) FROM shuffle_segments WHERE relation = 'r'::regclass"),
+	'<=', 4, 'and rows of a transaction share a segment');
+$publisher->safe_psql('postgres', q{
+	BEGIN;
+	INSERT INTO r SELECT i, 'one' FROM generate_series(4001, 4010) i;
+	ALTER TABLE r ADD COLUMN extra int;
+	INSERT INTO r SELECT i, 'two', i FROM generate_series(4011, 4020) i;
+	COMMIT;
+}) if $sql->('ALTER TABLE r ADD COLUMN extra int; SELECT 1');
+wait_for('the changes', sub { $sql->('SELECT count(*) FROM r WHERE id = 4020') eq '1' });
+is($sql->('SELECT count(*), count(extra), min(extra) FROM r WHERE id > 4000'), '20|10|4011',
+	'with a column that is added in between');
 $sql->('DROP SUBSCRIPTION sub');
 $publisher->stop;
 
