@@ -12,7 +12,10 @@
 
 set -euo pipefail
 export LC_ALL=C.UTF-8
-unset "${!PG@}" # PGHOST and the like must not lead us to another server
+# PGHOST and the like must not lead us to another server
+for name in "${!PG@}"; do
+  case $name in PG_MAJOR | PG_CONFIG | PG_SOURCE) ;; *) unset "$name" ;; esac
+done
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 SUPPORTED_MAJORS="15 17 18"
@@ -178,6 +181,11 @@ prepare() {
   [ "$("$PG_CONFIG" --sharedir)" = "$WORK/usr/share/postgresql/$PG_MAJOR" ] ||
     die "this build of PostgreSQL $PG_MAJOR cannot run from a copy"
 
+  copy_sources
+}
+
+# Copies the sources to $BUILD.
+copy_sources() {
   BUILD=$WORK/src
   mkdir "$BUILD"
   tar -C "$TOP" --exclude=./.git --exclude='*.o' --exclude='*.bc' --exclude='*.so' \
