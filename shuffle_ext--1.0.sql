@@ -44,15 +44,37 @@ REVOKE ALL ON TABLE shuffle_segment FROM PUBLIC;
 
 COMMENT ON TABLE shuffle_segment IS
 	'published segments of shuffle tables; see the views shuffle_segments and shuffle_index';
+COMMENT ON COLUMN shuffle_segment.tablespace IS 'reltablespace of the table, 0 for the database''s default';
+COMMENT ON COLUMN shuffle_segment.filenumber IS 'relfilenode of the table';
+COMMENT ON COLUMN shuffle_segment.number IS 'number of the segment, unique in the table';
+COMMENT ON COLUMN shuffle_segment.partitions IS 'number of partitions that the rows were routed to';
+COMMENT ON COLUMN shuffle_segment.id IS 'random; also in the schema metadata of the segment''s files';
+COMMENT ON COLUMN shuffle_segment.rows IS 'number of rows';
+COMMENT ON COLUMN shuffle_segment.bytes IS 'size of its files, or of the image, in bytes';
+COMMENT ON COLUMN shuffle_segment.raw_bytes IS 'size of the Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_segment.blocks IS 'number of Arrow record batches';
+COMMENT ON COLUMN shuffle_segment.files IS 'number of files; 0: the segment is the image';
+COMMENT ON COLUMN shuffle_segment.nextents IS 'number of entries in extents';
+COMMENT ON COLUMN shuffle_segment.written IS 'when it was published';
+COMMENT ON COLUMN shuffle_segment.metrics IS 'metrics of its process, in the process''s last segment only; see shuffle_process_stats';
+COMMENT ON COLUMN shuffle_segment.layout IS 'log: one file; partition_files: a directory with one file per partition';
+COMMENT ON COLUMN shuffle_segment.root IS 'where its files are: pg_shuffle in the data directory, or a directory of shuffle_ext.directory';
+COMMENT ON COLUMN shuffle_segment.name IS 'name of its file without .arrow, or of its directory';
+COMMENT ON COLUMN shuffle_segment.routing IS 'options that the rows were routed and stored with';
+COMMENT ON COLUMN shuffle_segment.extents IS '48-byte entries of the offset index, by partition and offset; see shuffle_expand_extents()';
+COMMENT ON COLUMN shuffle_segment.image IS 'a small segment: what would be the bytes of its file; else NULL';
 
 -- Segment numbers, taken modulo 2^20 and unique per storage.
 CREATE SEQUENCE shuffle_segment_number CYCLE;
 REVOKE ALL ON SEQUENCE shuffle_segment_number FROM PUBLIC;
+COMMENT ON SEQUENCE shuffle_segment_number IS 'numbers of new segments, modulo 1048576';
 
 -- Keeps replicated and hand-made changes out; the extension's own bypass triggers.
 CREATE FUNCTION shuffle_segment_guard() RETURNS trigger
 	LANGUAGE C AS 'MODULE_PATHNAME';
 REVOKE ALL ON FUNCTION shuffle_segment_guard() FROM PUBLIC;
+COMMENT ON FUNCTION shuffle_segment_guard() IS
+	'keeps changes that the extension has not made out of shuffle_segment';
 
 CREATE TRIGGER shuffle_segment_guard BEFORE INSERT OR UPDATE OR DELETE ON shuffle_segment
 	FOR EACH ROW EXECUTE FUNCTION shuffle_segment_guard();
@@ -69,6 +91,7 @@ CREATE UNLOGGED TABLE shuffle_sweep_state (
 REVOKE ALL ON TABLE shuffle_sweep_state FROM PUBLIC;
 COMMENT ON TABLE shuffle_sweep_state IS
 	'when leftover segment files were looked for after the last crash';
+COMMENT ON COLUMN shuffle_sweep_state.swept IS 'when the first sweep after it ended; no row: none has';
 
 --
 -- Table access method
@@ -78,6 +101,7 @@ CREATE FUNCTION shuffle_tableam_handler(internal)
 RETURNS table_am_handler
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
+COMMENT ON FUNCTION shuffle_tableam_handler(internal) IS 'handler of the access method shuffle';
 
 CREATE ACCESS METHOD shuffle TYPE TABLE HANDLER shuffle_tableam_handler;
 COMMENT ON ACCESS METHOD shuffle IS 'tables of partitioned, compressed Arrow blocks';
@@ -150,6 +174,26 @@ CREATE AGGREGATE shuffle_sink_row(job bytea, columns record) (
 	PARALLEL = SAFE
 );
 
+-- The server asks whether the owner of an aggregate, not its user, may call these.
+REVOKE ALL ON FUNCTION shuffle_sink_transition(internal, bytea),
+	shuffle_sink_transition(internal, bytea, VARIADIC "any"),
+	shuffle_sink_row_transition(internal, bytea, record),
+	shuffle_sink_combine(internal, internal),
+	shuffle_sink_serialize(internal),
+	shuffle_sink_deserialize(bytea, internal),
+	shuffle_sink_final(internal) FROM PUBLIC;
+
+COMMENT ON FUNCTION shuffle_sink_transition(internal, bytea) IS 'stores a row without columns';
+COMMENT ON FUNCTION shuffle_sink_transition(internal, bytea, VARIADIC "any") IS 'stores a row';
+COMMENT ON FUNCTION shuffle_sink_row_transition(internal, bytea, record) IS
+	'stores a row of more columns than a function has arguments';
+COMMENT ON FUNCTION shuffle_sink_combine(internal, internal) IS
+	'adds the summary of one process to that of another';
+COMMENT ON FUNCTION shuffle_sink_serialize(internal) IS
+	'completes the segments of a process and returns their summary';
+COMMENT ON FUNCTION shuffle_sink_deserialize(bytea, internal) IS 'reads a summary';
+COMMENT ON FUNCTION shuffle_sink_final(internal) IS
+	'completes the segments of the last process and returns the summary of all';
 COMMENT ON AGGREGATE shuffle_sink(bytea) IS 'internal to shuffle_write';
 COMMENT ON AGGREGATE shuffle_sink(bytea, VARIADIC "any") IS 'internal to shuffle_write';
 COMMENT ON AGGREGATE shuffle_sink_row(bytea, record) IS 'internal to shuffle_write';
@@ -207,6 +251,7 @@ CREATE FUNCTION shuffle_read_support(internal)
 RETURNS internal
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
+COMMENT ON FUNCTION shuffle_read_support(internal) IS 'tells the planner how many rows shuffle_read returns';
 
 CREATE FUNCTION shuffle_read(prototype anyelement, VARIADIC partitions int[])
 RETURNS SETOF anyelement

@@ -162,6 +162,22 @@ SELECT * FROM shuffle_expand_extents('');
 SELECT * FROM shuffle_expand_extents('\x00');
 SELECT count(*) FROM shuffle_expand_extents(decode(repeat('00', 96), 'hex'));
 
+-- Every object and every column of the extension says what it is.
+SELECT DISTINCT pg_describe_object(d.classid, d.objid, part.number) AS without_comment
+	FROM pg_depend d
+		LEFT JOIN pg_attribute a ON d.classid = 'pg_class'::regclass AND a.attrelid = d.objid
+			AND a.attnum > 0 AND NOT a.attisdropped
+			AND (SELECT relkind FROM pg_class c WHERE c.oid = d.objid) IN ('r', 'v'),
+		LATERAL (VALUES (0), (a.attnum)) AS part(number)
+	WHERE d.refclassid = 'pg_extension'::regclass
+		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'shuffle_ext')
+		AND d.deptype = 'e'
+		AND part.number IS NOT NULL
+		AND d.classid IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_am'::regclass)
+		AND NOT EXISTS (SELECT FROM pg_description c WHERE c.classoid = d.classid
+			AND c.objoid = d.objid AND c.objsubid = part.number)
+	ORDER BY 1;
+
 -- Nothing is left over to sweep, and nothing that is needed is swept.
 SELECT shuffle_sweep();
 SELECT count(*), sum(id) FROM catalog_log;

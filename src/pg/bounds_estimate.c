@@ -18,7 +18,6 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_statistic.h"
 #include "common/pg_prng.h"
-#include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"

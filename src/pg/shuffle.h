@@ -311,7 +311,11 @@ extern void shuffle_xact_own_files(const char *dir, const char *prefix, SubTrans
 
 /* ------------------------------------------------------------ sweep.c */
 
-/* Once per session and database, when the first writer prepares a storage: the design's four steps. */
+/*
+ * For writers, when they prepare a storage: sweeps if a crash, a prepared transaction or a
+ * dropped database may have left files behind.  Looked at once per session, and again when
+ * shuffle_sweep_wanted is set.
+ */
 extern void shuffle_sweep_if_needed(void);
 
 /* ------------------------------------------------------------ catalog.c */
@@ -338,7 +342,7 @@ typedef struct ShuffleSegmentRow
 	Datum		image;			/* detoastable bytea: what would be its file, or 0 */
 } ShuffleSegmentRow;
 
-#define SHUFFLE_MAX_SEGMENTS	(1 << 20)	/* per storage, see tid in shuffle.h */
+#define SHUFFLE_MAX_SEGMENTS	(1 << 20)	/* per storage; see shuffle_tid_encode() */
 
 /* Oid of an object of ours by name, in the extension's schema; error if the extension is missing. */
 extern Oid	shuffle_catalog_relid(const char *name);
@@ -543,12 +547,15 @@ extern void shuffle_progress_phase(int token, ShufflePhase phase);
 extern void shuffle_progress_report(int token, ShufflePhase phase, uint64 rows, uint64 bytes);
 extern void shuffle_progress_end(int token);
 
-/* ------------------------------------------------------------ job.c, sink.c, query.c, target.c: write.h */
+/* ------------------------------------------------------------ target.c */
 
-/* target.c: an error if the table (or invalid: a new one) is in a publication by name. */
+/*
+ * Error if a table, or one of this name and schema that is to be made (relid invalid),
+ * belongs to a publication other than FOR ALL TABLES: its rows could not be replicated.
+ */
 extern void shuffle_refuse_published(Oid relid, Oid namespace, const char *name);
 
-/* ------------------------------------------------------------ scan.c */
+/* ------------------------------------------------------------ row numbers */
 
 /*
  * TIDs: 47 bits = segment number (20) and row number (27), the low 15 bits + 1 in the
@@ -572,10 +579,11 @@ shuffle_tid_decode(ItemPointer tid, int32 *segment, uint64 *row)
 	*row = v & ((UINT64CONST(1) << 27) - 1);
 }
 
+/* ------------------------------------------------------------ read_state.c */
+
 /*
  * Reads blocks of a list of segments one after the other: the one reader under the
- * sequential scan, shuffle_read, shuffle_fetch, ANALYZE and TID fetch.
- * (read_state.c; opaque)
+ * sequential scan, shuffle_read, shuffle_fetch, ANALYZE and TID fetch; see read_state.h.
  */
 typedef struct ShuffleReadState ShuffleReadState;
 
