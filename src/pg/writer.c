@@ -21,6 +21,9 @@
 /* Partition files held open at once: enough for a run in partition order. */
 #define WRITER_MAX_OPEN_FILES	256
 
+/* Descriptors left to others when there are not enough. */
+#define WRITER_SPARE_FILES		8
+
 /*
  * The clock is read for one row in about SAMPLE_ROWS, or more often when rows come
  * slowly: once in SAMPLE_NS then.
@@ -116,6 +119,13 @@ acquire_descriptors(ShuffleWriter *writer, int wanted)
 {
 	while (writer->nfds < wanted && AcquireExternalFD())
 		writer->nfds++;
+
+	/* When these were the last ones: the query may have shuffle tables to read. */
+	for (int i = 0; writer->nfds < wanted && writer->nfds > 1 && i < WRITER_SPARE_FILES; i++)
+	{
+		ReleaseExternalFD();
+		writer->nfds--;
+	}
 	if (writer->nfds == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
