@@ -130,6 +130,11 @@ shuffle_stats_published(const char *write, uint32 process, const ShfSegment *seg
 		last.write = MemoryContextStrdup(last.context, write);
 	}
 	stats = find_process(process);
+
+	/* Rows lent to a subtransaction that aborted are published once more. */
+	if (segment->number == 0)
+		memset(stats, 0, sizeof(*stats));
+	stats->process = process;
 	stats->segments++;
 	stats->rows += segment->rows;
 	stats->raw_bytes += segment->raw_bytes;

@@ -106,7 +106,7 @@ row() { # NAME LABEL [BASE]
   local m lo hi x=''
   read -r m lo hi < <(stat_of "$1")
   [ -z "${3:-}" ] || x=$(printf '%.3f' "$(paired "$1" "$3")")
-  printf '%-58s %10.0f %10.0f %10.0f  %s\n' "$2" "$m" "$lo" "$hi" "$x"
+  printf '%-58s %10.1f %10.1f %10.1f  %s\n' "$2" "$m" "$lo" "$hi" "$x"
   [ -z "$CSV" ] || printf '%s,"%s",%s,%s,%s,%s,%s,%s\n' "$1" "${2//\"/\"\"}" "$m" "$lo" "$hi" \
     "$(wc -l <"$WORK/times/$1")" "$x" "${3:-}" >>"$CSV"
 }
