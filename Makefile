@@ -76,6 +76,7 @@ PG_OBJS = \
 	src/pg/stats.o \
 	src/pg/storage.o \
 	src/pg/sweep.o \
+	src/pg/sweep_when.o \
 	src/pg/tableam.o \
 	src/pg/target.o \
 	src/pg/textio.o \

@@ -84,8 +84,8 @@ new_options(Relation rel, ShuffleWriteArgs *args, ShuffleOptions *stored)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("bounds of %d range partitions of table \"%s\" are missing",
 						options->partitions, RelationGetRelationName(rel)),
-				 errhint("Use bounds => '{...}' with %d cut points. shuffle_write() can estimate them from the data it writes.",
-						 options->partitions - 1)));
+				 errhint("Use bounds => '{...}' with %d cut points. shuffle_write() can estimate "
+						 "them from the data it writes.", options->partitions - 1)));
 
 	/* Key types, bounds and column types are checked by making these. */
 	(void) shuffle_router_create(options, RelationGetDescr(rel), 0);
