@@ -59,7 +59,8 @@ append_option(StringInfo buf, OptionName name, const char *value)
 {
 	bool		quote = value[0] == '\0' || strpbrk(value, " '\t\r\n\f\v") != NULL;
 
-	appendStringInfo(buf, "%s%s=", buf->len > 0 ? " " : "", shuffle_choice_name(option_names, name));
+	appendStringInfo(buf, "%s%s=", buf->len > 0 ? " " : "",
+					 shuffle_choice_name(option_names, name));
 	if (quote)
 	{
 		appendStringInfoChar(buf, '\'');
