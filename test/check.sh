@@ -252,7 +252,7 @@ suite_tap() {
   as_server env -u PGHOST -u PGPORT -u PGUSER -u PGDATABASE sh -c 'cd "$1" && shift && exec "$@"' \
     sh "$BUILD" env PATH="$PG_BIN:$PATH" TESTDIR="$BUILD" TESTDATADIR="$BUILD/tmp_check" \
     TESTLOGDIR="$BUILD/tmp_check/log" PG_REGRESS="$pgxs/test/regress/pg_regress" \
-    top_builddir="$BUILD" PG_TEST_NOCLEAN="${KEEP:+1}" \
+    top_builddir="$BUILD" TMPDIR="$WORK" ${KEEP:+PG_TEST_NOCLEAN=1} \
     prove -v -I "$pgxs/test/perl" -I test/t "$BUILD"/test/t/*.pl >"$WORK/log/tap" 2>&1 || status=$?
   tally tap "$WORK/log/tap" $status
   [ $status = 0 ] || grep -E '^(not ok|# |Bail|.*Dubious|.*Failed)' "$WORK/log/tap" | tail -n 60

@@ -44,9 +44,11 @@ is_deeply([ shuffle_files($node) ], \@kept, 'exactly the committed files are the
 wait_for('a file of the running write', sub { shuffle_files($node) > @kept });
 my $pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity
 	WHERE backend_type = 'client backend' AND query LIKE '%slowly%' AND pid <> pg_backend_pid()});
+my $ready = sub { scalar(() = slurp_file($node->logfile) =~ /ready to accept connections/g) };
+my $starts = $ready->();
 kill_hard($pid);
 $harness->finish;
-$node->poll_query_until('postgres', 'SELECT true');
+wait_for('the restart', sub { $ready->() > $starts });
 is($node->safe_psql('postgres', "SELECT to_regclass('lost') IS NULL"), 't',
 	'no table after SIGKILL of the writer');
 $node->safe_psql('postgres', q{SELECT count(*) FROM shuffle_write('SELECT 1 AS a', 'next');

@@ -15,7 +15,7 @@ my $sessions = 8;
 my $rows = $ENV{MANY_WRITERS_ROWS} // 500;
 my $tables = $ENV{MANY_WRITERS_TABLES} // 100;
 
-my $node = new_node('many_writers', 'fsync = off', 'max_connections = 30');
+my $node = new_node('many_writers', 'fsync = off', 'autovacuum = off', 'max_connections = 30');
 my $sql = sub { return $node->safe_psql('postgres', $_[0]) };
 
 # ------------------------------------------------------------------ tables that come and go
