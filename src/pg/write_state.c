@@ -11,11 +11,12 @@
  *	  - when its statement has ended: see write_hooks.c;
  *	  - before somebody reads the table, or starts a parallel query, with a snapshot that
  *		sees the command: a trigger or a volatile function of the statement itself;
- *	  - before rows of another command, another tuple descriptor or other options come.
- *		(A logical replication worker makes every row a command.  Nobody there keeps a
- *		snapshot from one to the next, so that rows of many may share a state and count
- *		as inserted by the first;)
+ *	  - before rows of another command, another tuple descriptor or other options come;
  *	  - before commit and prepare.
+ *
+ * A logical replication worker makes every row a command of its own.  Nobody there keeps a
+ * snapshot from one to the next, so that rows of many commands share a state and count as
+ * inserted by the first.
  *
  * Only the subtransaction that owns the rows may publish them for good.  A reader in a
  * subtransaction inside it, an exception block in a function that the INSERT calls,
@@ -292,13 +293,6 @@ keep_segments(WriteState *state, const ShfSegment *segments, int nsegments)
 		*segment = segments[i];
 		segment->extents = palloc_extended(Max(bytes, 1), MCXT_ALLOC_HUGE);
 		memcpy(segment->extents, segments[i].extents, bytes);
-		if (segments[i].metrics != NULL)
-		{
-			ShfMetrics *metrics = palloc(sizeof(ShfMetrics));
-
-			*metrics = *segments[i].metrics;
-			segment->metrics = metrics;
-		}
 		if (segments[i].image != NULL)
 		{
 			segment->image = palloc(segments[i].bytes);
@@ -439,7 +433,7 @@ shuffle_states_discard(const ShuffleStorage *storage)
 static WriteState *
 create_state(Relation rel, CommandId cid, StorageStates *entry)
 {
-	MemoryContext cxt = AllocSetContextCreate(states_cxt, "shuffle write state",
+	MemoryContext cxt = AllocSetContextCreate(CurTransactionContext, "shuffle write state",
 											  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
 	WriteState *state = palloc0(sizeof(WriteState));
@@ -477,6 +471,8 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	state->writer = shuffle_writer_begin(&spec, cxt);
 	state->base_memory = MemoryContextMemAllocated(cxt, true);
 
+	/* Nothing can fail any more: until now it would have gone with the subtransaction. */
+	MemoryContextSetParent(cxt, states_cxt);
 	MemoryContextSwitchTo(old);
 	state->next = entry->first;
 	entry->first = state;
