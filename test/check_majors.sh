@@ -31,8 +31,11 @@ for pair; do
   mkdir -p "$root/shuffle_ext" "$root/dev/shm"
   chmod 1777 "$root/dev/shm"
   tar -C "$TOP" --exclude=./.git -cf - . | tar -C "$root/shuffle_ext" --no-same-owner -xf -
-  unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" \
-    chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root CI="${CI:-}" \
+  # a second file system, which some tests need, and shared memory that is nobody else's
+  # shellcheck disable=SC2016 # the inner shell expands
+  unshare --mount --pid --ipc --fork --kill-child --mount-proc="$root/proc" \
+    sh -c 'mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm" && exec chroot "$@"' sh \
+    "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root CI="${CI:-}" \
     PG_MAJOR="$major" NO_COLOR="$([ -n "$BOLD" ] || echo 1)" \
     bash /shuffle_ext/test/check.sh --only "$SUITES" </dev/null |& tee "$WORK/log/$release" || true
   line=$(tail -n 1 "$WORK/log/$release")
