@@ -95,7 +95,8 @@ is_deeply([ shuffle_files($node) ], [], 'a small INSERT makes no file');
 $sql->("BEGIN; INSERT INTO t VALUES (2, 'prepared'); INSERT INTO t SELECT id, filler FROM source; "
 	  . "PREPARE TRANSACTION 'x'");
 is($sql->('SELECT count(*) FROM t'), '1', 'rows of a prepared transaction are not seen');
-$node->restart('immediate');
+$node->stop('immediate');
+$node->start;
 is($sql->('SELECT count(*) FROM t'), '1', 'nor after a crash');
 $sql->("COMMIT PREPARED 'x'");
 is($sql->('SELECT count(*) FROM t'), '50002', 'but once it is committed');
