@@ -2,7 +2,7 @@
 # check.sh: runs every test of shuffle_ext on a throw-away server.
 . "$(dirname "$0")/lib.sh"
 
-SUITES="compile headers engine regress isolation tap interop majors"
+SUITES="format compile headers engine regress isolation tap interop majors"
 
 usage() {
   cat <<EOF
@@ -15,6 +15,7 @@ throw-away copy of PostgreSQL and prints "N passed, N failed, N skipped" as last
   --strict          what would be skipped fails (the default where CI=true)
   --keep            leave the temporary directory with logs and results behind
 
+  format     the C sources are as clang-format 14 leaves them
   compile    gcc and clang, -Wall -Wextra -Werror
   headers    compiles against the server headers of the other supported majors
   engine     unit tests, sanitizers and fuzzing of src/engine, no server
@@ -151,6 +152,16 @@ compile_all() {
     "$compiler" $flags "$@" -fPIC -D_GNU_SOURCE -I"$include" -c -o /dev/null "$file" || status=1
   done
   return $status
+}
+
+suite_format() {
+  title "format"
+  command -v clang-format-14 >/dev/null || (need_packages clang-format-14) || {
+    skip "clang-format 14" "this Debian has another version"
+    return
+  }
+  verdict "clang-format 14" clang-format-14 --dry-run -Werror "$BUILD"/src/*/*.[ch] \
+    "$BUILD"/test/*/*.[ch]
 }
 
 suite_compile() {

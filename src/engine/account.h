@@ -17,21 +17,21 @@
 #include "clock.h"
 #include "shf.h"
 
-#define SHF_TIMED_ROWS	1024
+#define SHF_TIMED_ROWS 1024
 
 typedef struct ShfAccount
 {
-	uint64_t	used;
-	uint64_t	peak;
+	uint64_t used;
+	uint64_t peak;
 
-	uint64_t	write_ns;		/* in system calls that write */
-	uint64_t	sync_ns;		/* in those that sync */
+	uint64_t write_ns; /* in system calls that write */
+	uint64_t sync_ns;  /* in those that sync */
 
 	/* Of the timed blocks, each with the weight of the untimed ones before it. */
-	double		gather_sample;
-	double		encode_sample;
-	double		row_ns;			/* both per row, of the latest samples */
-	uint64_t	untimed_rows;
+	double	 gather_sample;
+	double	 encode_sample;
+	double	 row_ns; /* both per row, of the latest samples */
+	uint64_t untimed_rows;
 } ShfAccount;
 
 /* A part of the writer grew or shrank from before to after bytes. */
@@ -65,8 +65,8 @@ shf_account_timed(ShfAccount *account, uint32_t rows)
 static inline void
 shf_account_block(ShfAccount *account, uint32_t rows, uint64_t gather_ns, uint64_t encode_ns)
 {
-	double		weight = (double) account->untimed_rows / rows;
-	double		row_ns = (double) (gather_ns + encode_ns) / rows;
+	double weight = (double) account->untimed_rows / rows;
+	double row_ns = (double) (gather_ns + encode_ns) / rows;
 
 	account->untimed_rows = 0;
 	if (account->row_ns > 0 && row_ns > 8 * account->row_ns + 20000.0 / rows)

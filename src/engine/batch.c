@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RAW_LENGTH   INT64_C(-1) /* "not compressed" in a buffer's prefix */
+#define RAW_LENGTH	 INT64_C(-1) /* "not compressed" in a buffer's prefix */
 #define PREFIX_BYTES 8
 
 ShfCode
 shf_batch_corrupt(const ShfBatch *batch, ShfError *err, const char *fmt, ...)
 {
-	char detail[400];
+	char	detail[400];
 	va_list args;
 
 	va_start(args, fmt);
@@ -42,7 +42,7 @@ plan_fields(ShfBatch *b, const ShfField *fields, int nfields, int parent, ShfCol
 	for (int i = 0; i < nfields; i++)
 	{
 		ShfNode *node = &b->nodes[*next_node];
-		int self = (*next_node)++;
+		int		 self = (*next_node)++;
 
 		if (parent < 0)
 			b->first_node[i] = self;
@@ -67,12 +67,12 @@ ShfCode
 shf_batch_create(ShfBatch **batch, const ShfSchema *schema, ShfError *err)
 {
 	ShfBatch *b;
-	ShfCode code = shf_schema_check(schema, err);
-	size_t nfields = (size_t) schema->nfields;
-	size_t nnodes;
-	int next_node = 0;
-	int next_buffer = 0;
-	int next_column = schema->nfields;
+	ShfCode	  code = shf_schema_check(schema, err);
+	size_t	  nfields = (size_t) schema->nfields;
+	size_t	  nnodes;
+	int		  next_node = 0;
+	int		  next_buffer = 0;
+	int		  next_column = schema->nfields;
 
 	*batch = NULL;
 	if (code != SHF_OK)
@@ -96,7 +96,7 @@ shf_batch_create(ShfBatch **batch, const ShfSchema *schema, ShfError *err)
 	b->decoded = calloc(nfields + 1, sizeof(bool));
 	b->slabs = calloc(nfields + 1, sizeof(ShfSlab));
 	b->fixed_memory = sizeof(ShfBatch) + (nnodes + 1) * (sizeof(ShfNode) + sizeof(ShfColumn)) +
-					  (nfields + 1) * (sizeof(int) + sizeof(bool) + sizeof(ShfSlab));
+		(nfields + 1) * (sizeof(int) + sizeof(bool) + sizeof(ShfSlab));
 	if (b->nodes == NULL || b->columns == NULL || b->first_node == NULL || b->decoded == NULL ||
 		b->slabs == NULL)
 	{
@@ -173,7 +173,7 @@ ShfCode
 shf_batch_check(ShfBatch *b, ShfError *err)
 {
 	const ShfBatchHeader *h = &b->header;
-	uint64_t end = 0;
+	uint64_t			  end = 0;
 
 	if (h->nnodes != b->nnodes || h->nbuffers != b->nbuffers)
 		return shf_batch_corrupt(b, err, "it has %d nodes and %d buffers, the schema has %d and %d",
@@ -181,8 +181,8 @@ shf_batch_check(ShfBatch *b, ShfError *err)
 	for (int i = 0; i < b->nnodes; i++)
 	{
 		const ShfNode *node = &b->nodes[i];
-		int64_t length = shf_node_length(b, i);
-		int64_t nulls = shf_node_nulls(b, i);
+		int64_t		   length = shf_node_length(b, i);
+		int64_t		   nulls = shf_node_nulls(b, i);
 
 		if (length < 0 || length > INT32_MAX || nulls < 0 || nulls > length)
 			return shf_batch_corrupt(b, err, "column \"%.100s\" has %lld values and %lld NULLs",
@@ -290,9 +290,9 @@ shf_batch_raw_bytes(const ShfBatch *b)
 	for (int i = 0; i < b->nbuffers; i++)
 	{
 		const uint8_t *data;
-		uint64_t stored;
-		int64_t raw;
-		bool compressed;
+		uint64_t	   stored;
+		int64_t		   raw;
+		bool		   compressed;
 
 		/* A prefix that makes no sense is reported when its column is decoded. */
 		if (shf_batch_stored(b, i, &data, &stored, &raw, &compressed, NULL) == SHF_OK)

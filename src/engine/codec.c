@@ -20,30 +20,30 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#define LZ4_MAX_LEVEL		12
-#define LZ4_VALUES_LEVEL	1			/* arrays of values by lz4_values.c */
-#define LZ4_HC_LEVEL		3			/* from here on LZ4HC, as in the lz4 program */
-#define LZ4_PIECE			(1024 * 1024)	/* of shf_compress_stream() */
+#define LZ4_MAX_LEVEL	 12
+#define LZ4_VALUES_LEVEL 1			   /* arrays of values by lz4_values.c */
+#define LZ4_HC_LEVEL	 3			   /* from here on LZ4HC, as in the lz4 program */
+#define LZ4_PIECE		 (1024 * 1024) /* of shf_compress_stream() */
 
-#define ZSTD_WINDOW_LOG		20
-#define ZSTD_BLOCK			(128 * 1024)	/* Block_Maximum_Size */
-#define ZSTD_MAX_HEADER		14				/* magic, descriptor, window, content size */
+#define ZSTD_WINDOW_LOG	 20
+#define ZSTD_BLOCK		 (128 * 1024) /* Block_Maximum_Size */
+#define ZSTD_MAX_HEADER	 14			  /* magic, descriptor, window, content size */
 
 struct ShfCompressor
 {
-	ShfCodec codec;
-	LZ4_stream_t *lz4;			/* levels below LZ4_HC_LEVEL */
+	ShfCodec		codec;
+	LZ4_stream_t   *lz4; /* levels below LZ4_HC_LEVEL */
 	LZ4_streamHC_t *lz4hc;
-	ShfLz4Values *values;		/* level 1 only */
-	ZSTD_CCtx *zstd;
-	uint8_t *piece;				/* scratch of shf_compress_stream(), made when needed */
-	size_t piece_cap;
+	ShfLz4Values   *values; /* level 1 only */
+	ZSTD_CCtx	   *zstd;
+	uint8_t		   *piece; /* scratch of shf_compress_stream(), made when needed */
+	size_t			piece_cap;
 };
 
 static inline uint8_t *
 zstd_put_block_header(uint8_t *p, size_t len, bool last)
 {
-	uint32_t header = (uint32_t) (len << 3) | (last ? 1 : 0);	/* type 0: raw */
+	uint32_t header = (uint32_t) (len << 3) | (last ? 1 : 0); /* type 0: raw */
 
 	p[0] = (uint8_t) header;
 	p[1] = (uint8_t) (header >> 8);
@@ -101,7 +101,7 @@ ShfCode
 shf_compressor_create(ShfCompressor **result, ShfCodec codec, ShfError *err)
 {
 	ShfCompressor *c;
-	ShfCode code;
+	ShfCode		   code;
 
 	*result = NULL;
 	if (codec.kind == SHF_CODEC_NONE)
@@ -283,15 +283,16 @@ lz4_frame(ShfCompressor *c, const uint8_t *in, size_t len, unsigned width, uint8
 }
 
 static ShfCode
-zstd_frame(ShfCompressor *c, const void *src, size_t len, void *dst, size_t cap,
-		   size_t *written, ShfError *err)
+zstd_frame(ShfCompressor *c, const void *src, size_t len, void *dst, size_t cap, size_t *written,
+		   ShfError *err)
 {
 	size_t used = ZSTD_compress2(c->zstd, dst, cap, src, len);
 
 	*written = 0;
 	if (ZSTD_isError(used))
-		return shf_error(err, ZSTD_getErrorCode(used) == ZSTD_error_memory_allocation ?
-						 SHF_ERR_NOMEM : SHF_ERR_INVALID,
+		return shf_error(err,
+						 ZSTD_getErrorCode(used) == ZSTD_error_memory_allocation ? SHF_ERR_NOMEM :
+																				   SHF_ERR_INVALID,
 						 "zstd could not compress %zu bytes: %s", len, ZSTD_getErrorName(used));
 	if (used < len)
 		*written = used;
@@ -315,8 +316,8 @@ size_t
 shf_store_frame(ShfCodecKind kind, const void *src, size_t len, void *dst)
 {
 	const uint8_t *in = src;
-	uint8_t *out = dst;
-	size_t block = LZ4_MIN_BLOCK;
+	uint8_t		  *out = dst;
+	size_t		   block = LZ4_MIN_BLOCK;
 
 	if (kind == SHF_CODEC_LZ4)
 	{
@@ -365,11 +366,10 @@ shf_store_frame(ShfCodecKind kind, const void *src, size_t len, void *dst)
 /* ---------------------------------------------------------------- streams */
 
 static ShfCode
-lz4_stream(ShfCompressor *c, const uint8_t *src, size_t len, ShfEmit emit, void *arg,
-		   ShfError *err)
+lz4_stream(ShfCompressor *c, const uint8_t *src, size_t len, ShfEmit emit, void *arg, ShfError *err)
 {
 	uint8_t small[LZ4_HEADER_BYTES];
-	size_t block;
+	size_t	block;
 	ShfCode code;
 
 	/* Beyond one piece the declared size stays that of a piece, not of the buffer. */
@@ -392,7 +392,7 @@ zstd_stream(ShfCompressor *c, const uint8_t *src, size_t len, ShfEmit emit, void
 			ShfError *err)
 {
 	ZSTD_inBuffer in = {src, len, 0};
-	size_t left;
+	size_t		  left;
 
 	ZSTD_CCtx_reset(c->zstd, ZSTD_reset_session_only);
 	do
@@ -403,8 +403,10 @@ zstd_stream(ShfCompressor *c, const uint8_t *src, size_t len, ShfEmit emit, void
 		if (ZSTD_isError(left))
 		{
 			ZSTD_CCtx_reset(c->zstd, ZSTD_reset_session_only);
-			return shf_error(err, ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation ?
-							 SHF_ERR_NOMEM : SHF_ERR_INVALID,
+			return shf_error(err,
+							 ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation ?
+								 SHF_ERR_NOMEM :
+								 SHF_ERR_INVALID,
 							 "zstd could not compress %zu bytes: %s", len, ZSTD_getErrorName(left));
 		}
 		if (out.pos > 0)

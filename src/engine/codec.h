@@ -15,7 +15,7 @@ typedef struct ShfCompressor ShfCompressor;
 
 /* SHF_ERR_INVALID when the level is out of range; SHF_CODEC_NONE is not accepted. */
 extern ShfCode shf_compressor_create(ShfCompressor **c, ShfCodec codec, ShfError *err);
-extern void shf_compressor_free(ShfCompressor *c);
+extern void	   shf_compressor_free(ShfCompressor *c);
 
 /* Bytes of state that a compressor of this codec holds at its most. */
 extern size_t shf_compressor_memory(ShfCodec codec);
@@ -49,20 +49,19 @@ extern size_t shf_store_frame(ShfCodecKind kind, const void *src, size_t len, vo
  * Holds no more than a few MB whatever len is.  Never fails to "shrink": incompressible
  * pieces are stored inside the frame.
  */
-typedef ShfCode (*ShfEmit) (void *arg, const void *data, size_t len, ShfError *err);
-extern ShfCode shf_compress_stream(ShfCompressor *c, const void *src, size_t len,
-								   ShfEmit emit, void *arg, ShfError *err);
+typedef ShfCode (*ShfEmit)(void *arg, const void *data, size_t len, ShfError *err);
+extern ShfCode shf_compress_stream(ShfCompressor *c, const void *src, size_t len, ShfEmit emit,
+								   void *arg, ShfError *err);
 
 /*
  * Decompresses one whole frame of exactly raw_len bytes into dst.  Anything else is
  * SHF_ERR_CORRUPT.  A ShfDecompressor keeps the library states between calls.
  */
 typedef struct ShfDecompressor ShfDecompressor;
-extern ShfCode shf_decompressor_create(ShfDecompressor **d, ShfError *err);
-extern void shf_decompressor_free(ShfDecompressor *d);
-extern size_t shf_decompressor_held(const ShfDecompressor *d);	/* bytes of state */
-extern ShfCode shf_decompress_frame(ShfDecompressor *d, ShfCodecKind kind,
-									const void *src, size_t len,
-									void *dst, size_t raw_len, ShfError *err);
+extern ShfCode				   shf_decompressor_create(ShfDecompressor **d, ShfError *err);
+extern void					   shf_decompressor_free(ShfDecompressor *d);
+extern size_t				   shf_decompressor_held(const ShfDecompressor *d); /* bytes of state */
+extern ShfCode shf_decompress_frame(ShfDecompressor *d, ShfCodecKind kind, const void *src,
+									size_t len, void *dst, size_t raw_len, ShfError *err);
 
 #endif

@@ -4,14 +4,14 @@
  */
 #include "compress.h"
 
-#define LARGE_BUFFER		4096
+#define LARGE_BUFFER 4096
 
 /*
  * How many buffers a decision holds for.  One that is stored is reconsidered sooner: a
  * trial costs little then, while a wrong decision costs space.
  */
-#define KEEP_WAY			255
-#define KEEP_STORED			15
+#define KEEP_WAY	255
+#define KEEP_STORED 15
 
 /*
  * A buffer must lose so much to be worth the time of those who read it: with fast LZ4 an
@@ -35,10 +35,10 @@ static ShfCode
 trial(ShfCompressor *c, ShfCodec codec, ShfHistory *history, const uint8_t *src, size_t len,
 	  unsigned width, uint8_t *dst, size_t *written, ShfError *err)
 {
-	size_t		cap = shf_frame_bound(codec.kind, len);
-	size_t		values = 0;
-	ShfWay		way = SHF_WAY_BYTES;
-	ShfCode		code;
+	size_t	cap = shf_frame_bound(codec.kind, len);
+	size_t	values = 0;
+	ShfWay	way = SHF_WAY_BYTES;
+	ShfCode code;
 
 	if (width != 0 && shf_compresses_values(codec))
 	{
@@ -60,8 +60,8 @@ trial(ShfCompressor *c, ShfCodec codec, ShfHistory *history, const uint8_t *src,
 
 ShfCode
 shf_compress_buffer(ShfCompressor *c, ShfCodec codec, ShfBufferHistory *histories,
-					const uint8_t *src, size_t len, unsigned width, uint8_t *dst,
-					size_t *written, ShfError *err)
+					const uint8_t *src, size_t len, unsigned width, uint8_t *dst, size_t *written,
+					ShfError *err)
 {
 	ShfHistory *history = len < LARGE_BUFFER ? &histories->small : &histories->large;
 	ShfCode		code;

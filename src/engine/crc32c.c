@@ -15,41 +15,47 @@
 
 #include <string.h>
 
-#define POLY 0x82F63B78u		/* Castagnoli, reflected */
+#define POLY 0x82F63B78u /* Castagnoli, reflected */
 
 /* ---------------------------------------------------------------- tables */
 
 #define BIT(i, b, v) (((i) >> (b)) & 1 ? (v) : 0u)
 #define ENTRY(i, v0, v1, v2, v3, v4, v5, v6, v7) \
-	(BIT(i, 0, v0) ^ BIT(i, 1, v1) ^ BIT(i, 2, v2) ^ BIT(i, 3, v3) ^ \
-	 BIT(i, 4, v4) ^ BIT(i, 5, v5) ^ BIT(i, 6, v6) ^ BIT(i, 7, v7))
-#define ROW4(i, ...) ENTRY(i, __VA_ARGS__), ENTRY((i) + 1, __VA_ARGS__), \
-	ENTRY((i) + 2, __VA_ARGS__), ENTRY((i) + 3, __VA_ARGS__)
-#define ROW16(i, ...) ROW4(i, __VA_ARGS__), ROW4((i) + 4, __VA_ARGS__), \
-	ROW4((i) + 8, __VA_ARGS__), ROW4((i) + 12, __VA_ARGS__)
-#define ROW64(i, ...) ROW16(i, __VA_ARGS__), ROW16((i) + 16, __VA_ARGS__), \
-	ROW16((i) + 32, __VA_ARGS__), ROW16((i) + 48, __VA_ARGS__)
-#define TABLE(...) { ROW64(0, __VA_ARGS__), ROW64(64, __VA_ARGS__), \
-	ROW64(128, __VA_ARGS__), ROW64(192, __VA_ARGS__) }
+	(BIT(i, 0, v0) ^ BIT(i, 1, v1) ^ BIT(i, 2, v2) ^ BIT(i, 3, v3) ^ BIT(i, 4, v4) ^ \
+	 BIT(i, 5, v5) ^ BIT(i, 6, v6) ^ BIT(i, 7, v7))
+#define ROW4(i, ...) \
+	ENTRY(i, __VA_ARGS__), ENTRY((i) + 1, __VA_ARGS__), ENTRY((i) + 2, __VA_ARGS__), \
+		ENTRY((i) + 3, __VA_ARGS__)
+#define ROW16(i, ...) \
+	ROW4(i, __VA_ARGS__), ROW4((i) + 4, __VA_ARGS__), ROW4((i) + 8, __VA_ARGS__), \
+		ROW4((i) + 12, __VA_ARGS__)
+#define ROW64(i, ...) \
+	ROW16(i, __VA_ARGS__), ROW16((i) + 16, __VA_ARGS__), ROW16((i) + 32, __VA_ARGS__), \
+		ROW16((i) + 48, __VA_ARGS__)
+#define TABLE(...) \
+	{ \
+		ROW64(0, __VA_ARGS__), ROW64(64, __VA_ARGS__), ROW64(128, __VA_ARGS__), \
+			ROW64(192, __VA_ARGS__) \
+	}
 
 /* slices[k][b]: the register after byte b and k zero bytes, starting from 0. */
 static const uint32_t slices[8][256] = {
-	TABLE(0xF26B8303, 0xE13B70F7, 0xC79A971F, 0x8AD958CF,
-		  0x105EC76F, 0x20BD8EDE, 0x417B1DBC, 0x82F63B78),
-	TABLE(0x13A29877, 0x274530EE, 0x4E8A61DC, 0x9D14C3B8,
-		  0x3FC5F181, 0x7F8BE302, 0xFF17C604, 0xFBC3FAF9),
-	TABLE(0xA541927E, 0x4F6F520D, 0x9EDEA41A, 0x38513EC5,
-		  0x70A27D8A, 0xE144FB14, 0xC76580D9, 0x8B277743),
-	TABLE(0xDD45AAB8, 0xBF672381, 0x7B2231F3, 0xF64463E6,
-		  0xE964B13D, 0xD725148B, 0xABA65FE7, 0x52A0C93F),
-	TABLE(0x38116FAC, 0x7022DF58, 0xE045BEB0, 0xC5670B91,
-		  0x8F2261D3, 0x1BA8B557, 0x37516AAE, 0x6EA2D55C),
-	TABLE(0xEF306B19, 0xDB8CA0C3, 0xB2F53777, 0x6006181F,
-		  0xC00C303E, 0x85F4168D, 0x0E045BEB, 0x1C08B7D6),
-	TABLE(0x68032CC8, 0xD0065990, 0xA5E0C5D1, 0x4E2DFD53,
-		  0x9C5BFAA6, 0x3D5B83BD, 0x7AB7077A, 0xF56E0EF4),
-	TABLE(0x493C7D27, 0x9278FA4E, 0x211D826D, 0x423B04DA,
-		  0x847609B4, 0x0D006599, 0x1A00CB32, 0x34019664),
+	TABLE(0xF26B8303, 0xE13B70F7, 0xC79A971F, 0x8AD958CF, 0x105EC76F, 0x20BD8EDE, 0x417B1DBC,
+		  0x82F63B78),
+	TABLE(0x13A29877, 0x274530EE, 0x4E8A61DC, 0x9D14C3B8, 0x3FC5F181, 0x7F8BE302, 0xFF17C604,
+		  0xFBC3FAF9),
+	TABLE(0xA541927E, 0x4F6F520D, 0x9EDEA41A, 0x38513EC5, 0x70A27D8A, 0xE144FB14, 0xC76580D9,
+		  0x8B277743),
+	TABLE(0xDD45AAB8, 0xBF672381, 0x7B2231F3, 0xF64463E6, 0xE964B13D, 0xD725148B, 0xABA65FE7,
+		  0x52A0C93F),
+	TABLE(0x38116FAC, 0x7022DF58, 0xE045BEB0, 0xC5670B91, 0x8F2261D3, 0x1BA8B557, 0x37516AAE,
+		  0x6EA2D55C),
+	TABLE(0xEF306B19, 0xDB8CA0C3, 0xB2F53777, 0x6006181F, 0xC00C303E, 0x85F4168D, 0x0E045BEB,
+		  0x1C08B7D6),
+	TABLE(0x68032CC8, 0xD0065990, 0xA5E0C5D1, 0x4E2DFD53, 0x9C5BFAA6, 0x3D5B83BD, 0x7AB7077A,
+		  0xF56E0EF4),
+	TABLE(0x493C7D27, 0x9278FA4E, 0x211D826D, 0x423B04DA, 0x847609B4, 0x0D006599, 0x1A00CB32,
+		  0x34019664),
 };
 
 /*
@@ -57,11 +63,10 @@ static const uint32_t slices[8][256] = {
  * degree 31, so x^(2^31) = x and the sequence repeats with period 31.
  */
 static const uint32_t shift_bytes[31] = {
-	0x00800000, 0x00008000, 0x82F63B78, 0x6EA2D55C, 0x18B8EA18, 0x510AC59A, 0xB82BE955,
-	0xB8FDB1E7, 0x88E56F72, 0x74C360A4, 0xE4172B16, 0x0D65762A, 0x35D73A62, 0x28461564,
-	0xBF455269, 0xE2EA32DC, 0xFE7740E6, 0xF946610B, 0x3C204F8F, 0x538586E3, 0x59726915,
-	0x734D5309, 0xBC1AC763, 0x7D0722CC, 0xD289CABE, 0xE94CA9BC, 0x05B74F3F, 0xA51E1F42,
-	0x40000000, 0x20000000, 0x08000000,
+	0x00800000, 0x00008000, 0x82F63B78, 0x6EA2D55C, 0x18B8EA18, 0x510AC59A, 0xB82BE955, 0xB8FDB1E7,
+	0x88E56F72, 0x74C360A4, 0xE4172B16, 0x0D65762A, 0x35D73A62, 0x28461564, 0xBF455269, 0xE2EA32DC,
+	0xFE7740E6, 0xF946610B, 0x3C204F8F, 0x538586E3, 0x59726915, 0x734D5309, 0xBC1AC763, 0x7D0722CC,
+	0xD289CABE, 0xE94CA9BC, 0x05B74F3F, 0xA51E1F42, 0x40000000, 0x20000000, 0x08000000,
 };
 
 /* These work on the raw register: the inversions at both ends are the caller's. */
@@ -75,10 +80,9 @@ crc_table(uint32_t reg, const uint8_t *p, size_t len)
 
 		memcpy(&v, p, 8);
 		v ^= reg;
-		reg = slices[7][v & 0xFF] ^ slices[6][(v >> 8) & 0xFF] ^
-			slices[5][(v >> 16) & 0xFF] ^ slices[4][(v >> 24) & 0xFF] ^
-			slices[3][(v >> 32) & 0xFF] ^ slices[2][(v >> 40) & 0xFF] ^
-			slices[1][(v >> 48) & 0xFF] ^ slices[0][v >> 56];
+		reg = slices[7][v & 0xFF] ^ slices[6][(v >> 8) & 0xFF] ^ slices[5][(v >> 16) & 0xFF] ^
+			slices[4][(v >> 24) & 0xFF] ^ slices[3][(v >> 32) & 0xFF] ^
+			slices[2][(v >> 40) & 0xFF] ^ slices[1][(v >> 48) & 0xFF] ^ slices[0][v >> 56];
 		p += 8;
 		len -= 8;
 	}
@@ -112,8 +116,8 @@ load64(const uint8_t *p)
 static inline TARGET uint64_t
 clmul(uint64_t reg, uint32_t k)
 {
-	return (uint64_t) _mm_cvtsi128_si64(_mm_clmulepi64_si128(
-		_mm_cvtsi64_si128((long long) reg), _mm_cvtsi64_si128((long long) k), 0));
+	return (uint64_t) _mm_cvtsi128_si64(_mm_clmulepi64_si128(_mm_cvtsi64_si128((long long) reg),
+															 _mm_cvtsi64_si128((long long) k), 0));
 }
 
 /* Sums all whole groups of three stretches of n bytes (a multiple of 8). */
@@ -121,7 +125,7 @@ static inline TARGET uint32_t
 crc_lanes(uint32_t reg, const uint8_t **pp, size_t *len, size_t n, uint32_t k1, uint32_t k2)
 {
 	const uint8_t *p = *pp;
-	size_t left = *len;
+	size_t		   left = *len;
 
 	while (left >= 3 * n)
 	{

@@ -49,7 +49,7 @@ static ShfCode
 prepare_slab(ShfBatch *b, int column, ShfError *err)
 {
 	ShfSlab *slab = &b->slabs[column];
-	size_t need = 0;
+	size_t	 need = 0;
 
 	for (int n = b->first_node[column]; n < b->first_node[column + 1]; n++)
 	{
@@ -58,10 +58,10 @@ prepare_slab(ShfBatch *b, int column, ShfError *err)
 		for (int j = 0; j < node->nbuffers; j++)
 		{
 			const uint8_t *data;
-			uint64_t stored;
-			int64_t raw;
-			bool compressed;
-			int64_t expected =
+			uint64_t	   stored;
+			int64_t		   raw;
+			bool		   compressed;
+			int64_t		   expected =
 				expected_bytes(node->field, j, shf_node_length(b, n), shf_node_nulls(b, n));
 			ShfCode code =
 				shf_batch_stored(b, node->first_buffer + j, &data, &stored, &raw, &compressed, err);
@@ -105,10 +105,10 @@ load_buffer(ShfBatch *b, int column, const ShfNode *node, int j, size_t *used, c
 			int64_t *bytes, ShfError *err)
 {
 	uint64_t stored;
-	bool compressed;
+	bool	 compressed;
 	uint8_t *target;
 	ShfError detail;
-	ShfCode code =
+	ShfCode	 code =
 		shf_batch_stored(b, node->first_buffer + j, data, &stored, bytes, &compressed, err);
 
 	if (code != SHF_OK)
@@ -134,10 +134,10 @@ static ShfCode
 check_validity(const ShfBatch *b, const ShfColumn *c, ShfError *err)
 {
 	const uint8_t *bits = c->validity;
-	int64_t whole = c->length / 64;
-	int64_t rest = c->length % 64;
-	int64_t present = 0;
-	uint64_t word;
+	int64_t		   whole = c->length / 64;
+	int64_t		   rest = c->length % 64;
+	int64_t		   present = 0;
+	uint64_t	   word;
 
 	for (int64_t i = 0; i < whole; i++)
 	{
@@ -167,7 +167,7 @@ check_not_null(const ShfBatch *b, const ShfColumn *c, const ShfColumn *parent, S
 		wrong |= ~c->validity[i] & (parent->validity != NULL ? parent->validity[i] : 0xFF);
 	for (int64_t i = c->length & ~INT64_C(7); i < c->length; i++)
 		wrong |= ~c->validity[i >> 3] >> (i & 7) & 1 &
-				 (parent->validity != NULL ? parent->validity[i >> 3] >> (i & 7) : 1);
+			(parent->validity != NULL ? parent->validity[i >> 3] >> (i & 7) : 1);
 	if (wrong != 0)
 		return shf_batch_corrupt(b, err, "column \"%.100s\" has NULLs but must have none",
 								 c->field->name);
@@ -179,7 +179,7 @@ static ShfCode
 check_offsets(const ShfBatch *b, const ShfColumn *c, ShfError *err)
 {
 	const int32_t *offsets = c->offsets;
-	int32_t falls = 0;
+	int32_t		   falls = 0;
 
 	/* No early exit: the loop is free of branches. */
 	for (int64_t i = 0; i < c->length; i++)
@@ -238,11 +238,11 @@ static ShfCode
 decode_node(ShfBatch *b, int column, int n, size_t *used, ShfError *err)
 {
 	const ShfNode *node = &b->nodes[n];
-	ShfColumn *c = node->column;
+	ShfColumn	  *c = node->column;
 	const uint8_t *data;
-	int64_t bytes;
-	int64_t last;
-	ShfCode code;
+	int64_t		   bytes;
+	int64_t		   last;
+	ShfCode		   code;
 
 	c->length = shf_node_length(b, n);
 	c->null_count = shf_node_nulls(b, n);
@@ -301,7 +301,7 @@ decode_node(ShfBatch *b, int column, int n, size_t *used, ShfError *err)
 ShfCode
 shf_batch_column(ShfBatch *b, int i, const ShfColumn **column, ShfError *err)
 {
-	size_t used = 0;
+	size_t	used = 0;
 	ShfCode code = SHF_OK;
 
 	if (i < 0 || i >= b->schema.nfields || b->message == NULL)

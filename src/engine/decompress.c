@@ -17,7 +17,7 @@
 
 struct ShfDecompressor
 {
-	LZ4F_dctx *lz4f;			/* both made when needed */
+	LZ4F_dctx *lz4f; /* both made when needed */
 	ZSTD_DCtx *zstd;
 };
 
@@ -74,8 +74,8 @@ lz4_decompress_ours(const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len
 	for (;;)
 	{
 		uint32_t header;
-		size_t size;
-		size_t room = raw_len - done < block ? raw_len - done : block;
+		size_t	 size;
+		size_t	 room = raw_len - done < block ? raw_len - done : block;
 
 		if (len - at < 4)
 			return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame ends early");
@@ -97,8 +97,8 @@ lz4_decompress_ours(const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len
 		}
 		else
 		{
-			int got = LZ4_decompress_safe((const char *) src + at, (char *) dst + done,
-										  (int) size, (int) room);
+			int got = LZ4_decompress_safe((const char *) src + at, (char *) dst + done, (int) size,
+										  (int) room);
 
 			if (got < 0)
 				return shf_error(err, SHF_ERR_CORRUPT,
@@ -117,15 +117,14 @@ lz4_decompress_ours(const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len
 
 /* Any other LZ4 frame, through liblz4. */
 static ShfCode
-lz4_decompress_any(ShfDecompressor *d, const uint8_t *src, size_t len, uint8_t *dst,
-				   size_t raw_len, ShfError *err)
+lz4_decompress_any(ShfDecompressor *d, const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len,
+				   ShfError *err)
 {
 	size_t in = 0;
 	size_t done = 0;
 	size_t hint = 1;
 
-	if (d->lz4f == NULL &&
-		LZ4F_isError(LZ4F_createDecompressionContext(&d->lz4f, LZ4F_VERSION)))
+	if (d->lz4f == NULL && LZ4F_isError(LZ4F_createDecompressionContext(&d->lz4f, LZ4F_VERSION)))
 	{
 		d->lz4f = NULL;
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a decompressor");
@@ -172,8 +171,9 @@ zstd_decompress(ShfDecompressor *d, const uint8_t *src, size_t len, uint8_t *dst
 		return shf_error(err, SHF_ERR_CORRUPT, "not one zstd frame of %zu bytes", len);
 	got = ZSTD_decompressDCtx(d->zstd, dst, raw_len, src, len);
 	if (ZSTD_isError(got))
-		return shf_error(err, ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ?
-						 SHF_ERR_NOMEM : SHF_ERR_CORRUPT,
+		return shf_error(err,
+						 ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation ? SHF_ERR_NOMEM :
+																				  SHF_ERR_CORRUPT,
 						 "zstd frame is damaged: %s", ZSTD_getErrorName(got));
 	if (got != raw_len)
 		return shf_error(err, SHF_ERR_CORRUPT, "zstd frame holds %zu bytes, expected %zu", got,
@@ -182,10 +182,10 @@ zstd_decompress(ShfDecompressor *d, const uint8_t *src, size_t len, uint8_t *dst
 }
 
 ShfCode
-shf_decompress_frame(ShfDecompressor *d, ShfCodecKind kind, const void *src, size_t len,
-					 void *dst, size_t raw_len, ShfError *err)
+shf_decompress_frame(ShfDecompressor *d, ShfCodecKind kind, const void *src, size_t len, void *dst,
+					 size_t raw_len, ShfError *err)
 {
-	bool ours;
+	bool	ours;
 	ShfCode code;
 
 	if (kind == SHF_CODEC_ZSTD)

@@ -23,19 +23,19 @@
 
 /* Completes a message whose body lies behind its header. */
 static ShfCode
-finish_message(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, uint32_t n,
-			   uint8_t *message, const ShfSpan *spans, uint64_t body_bytes, uint64_t raw_bytes,
-			   bool compressed, ShfError *err)
+finish_message(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, uint32_t n, uint8_t *message,
+			   const ShfSpan *spans, uint64_t body_bytes, uint64_t raw_bytes, bool compressed,
+			   ShfError *err)
 {
 	const ShfTemplate *t = &e->template;
-	const size_t nodes_end = t->nodes + 16 * (size_t) t->nnodes;
-	ShfBlock	block = {
-		.partition = partition,
-		.rows = n,
-		.raw_bytes = raw_bytes,
-		.body_bytes = body_bytes,
-		.message_bytes = t->bytes + body_bytes,
-	};
+	const size_t	   nodes_end = t->nodes + 16 * (size_t) t->nnodes;
+	ShfBlock		   block = {
+				  .partition = partition,
+				  .rows = n,
+				  .raw_bytes = raw_bytes,
+				  .body_bytes = body_bytes,
+				  .message_bytes = t->bytes + body_bytes,
+	  };
 
 	/* Constant part, nodes, the count of buffers, buffers. */
 	memcpy(message, t->data, t->nodes);
@@ -55,15 +55,15 @@ static ShfCode
 compress_body(ShfArrowEncoder *e, uint8_t *dst, uint64_t *stored_bytes, ShfError *err)
 {
 	ShfCodecKind kind = e->options->codec.kind;
-	uint64_t	at = 0;
+	uint64_t	 at = 0;
 
 	for (int b = 0; b < e->template.nbuffers; b++)
 	{
 		const uint8_t *src = e->scratch + e->spans[b].offset;
-		size_t		len = (size_t) e->spans[b].length;
-		int64_t		prefix = (int64_t) len;
-		size_t		written = 0;
-		uint64_t	end;
+		size_t		   len = (size_t) e->spans[b].length;
+		int64_t		   prefix = (int64_t) len;
+		size_t		   written = 0;
+		uint64_t	   end;
 
 		e->stored[b].offset = (int64_t) at;
 		e->stored[b].length = 0;
@@ -71,10 +71,9 @@ compress_body(ShfArrowEncoder *e, uint8_t *dst, uint64_t *stored_bytes, ShfError
 			continue;
 		if (len >= SHF_MIN_FRAME_INPUT)
 		{
-			ShfCode		code = shf_compress_buffer(e->compressor, e->options->codec,
-												   &e->histories[b], src, len,
-												   e->value_widths[b], dst + at + 8,
-												   &written, err);
+			ShfCode code =
+				shf_compress_buffer(e->compressor, e->options->codec, &e->histories[b], src, len,
+									e->value_widths[b], dst + at + 8, &written, err);
 
 			if (code != SHF_OK)
 				return code;
@@ -101,7 +100,7 @@ compress_body(ShfArrowEncoder *e, uint8_t *dst, uint64_t *stored_bytes, ShfError
 static ShfCode
 reserve_scratch(ShfArrowEncoder *e, uint64_t bytes, ShfError *err)
 {
-	size_t		want = bytes > e->scratch_normal ? bytes : e->scratch_normal;
+	size_t want = bytes > e->scratch_normal ? bytes : e->scratch_normal;
 
 	if (e->scratch_cap == want || (e->scratch_cap >= bytes && e->scratch_cap == e->scratch_normal))
 		return SHF_OK;
@@ -119,7 +118,7 @@ reserve_scratch(ShfArrowEncoder *e, uint64_t bytes, ShfError *err)
 static uint64_t
 compressed_bound(const ShfArrowEncoder *e)
 {
-	uint64_t	bound = e->template.bytes;
+	uint64_t bound = e->template.bytes;
 
 	for (int b = 0; b < e->template.nbuffers; b++)
 	{
@@ -135,7 +134,7 @@ shf_arrow_account(ShfArrowEncoder *e)
 {
 	if (e->nnested > 0)
 	{
-		uint64_t	held = 0;
+		uint64_t held = 0;
 
 		for (int c = 0; c < e->nnested; c++)
 			held += shf_builder_held(&e->builders[c]);
@@ -157,7 +156,7 @@ shf_arrow_account(ShfArrowEncoder *e)
 	}
 	if (e->compressor != NULL)
 	{
-		uint64_t	held = shf_compressor_held(e->compressor);
+		uint64_t held = shf_compressor_held(e->compressor);
 
 		shf_account(e->account, e->compressor_held, held);
 		e->compressor_held = held;
@@ -177,11 +176,11 @@ static ShfCode
 make_block(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, const ShfRows *rows,
 		   uint32_t *taken, uint64_t *gathered, ShfError *err)
 {
-	uint32_t	n = rows->n;
-	uint64_t	body_bytes;
-	uint64_t	stored_bytes;
-	uint8_t    *message;
-	ShfCode		code;
+	uint32_t n = rows->n;
+	uint64_t body_bytes;
+	uint64_t stored_bytes;
+	uint8_t *message;
+	ShfCode	 code;
 
 	if (e->nnested > 0)
 	{
@@ -225,8 +224,8 @@ make_block(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, const ShfRows
 		return finish_message(e, out, partition, n, message, e->stored, stored_bytes, body_bytes,
 							  true, err);
 	memcpy(message + e->template.bytes, e->scratch, body_bytes);
-	return finish_message(e, out, partition, n, message, e->spans, body_bytes, body_bytes,
-						  false, err);
+	return finish_message(e, out, partition, n, message, e->spans, body_bytes, body_bytes, false,
+						  err);
 }
 
 static ShfCode
@@ -234,10 +233,10 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 			 uint32_t *taken, ShfError *err)
 {
 	ShfArrowEncoder *e = (ShfArrowEncoder *) base;
-	ShfAccount *account = e->account;
-	uint64_t	begun;
-	uint64_t	gathered;
-	ShfCode		code;
+	ShfAccount		*account = e->account;
+	uint64_t		 begun;
+	uint64_t		 gathered;
+	ShfCode			 code;
 
 	if (!shf_account_timed(account, rows->n))
 		return make_block(e, out, partition, rows, taken, NULL, err);
@@ -252,11 +251,11 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 static int
 count_variable(const ShfSchema *schema, bool nested_only)
 {
-	int			n = 0;
+	int n = 0;
 
 	for (int i = 0; i < schema->nfields; i++)
 	{
-		ShfKind		kind = schema->fields[i].kind;
+		ShfKind kind = schema->fields[i].kind;
 
 		if (nested_only ? (kind == SHF_LIST || kind == SHF_STRUCT) : shf_kinds[kind].width < 0)
 			n++;
@@ -272,7 +271,7 @@ count_variable(const ShfSchema *schema, bool nested_only)
 static uint64_t
 max_body(const ShfSchema *schema, const ShfWriterOptions *options, int nbuffers)
 {
-	uint64_t	bytes = (uint64_t) options->block_bytes + 16 * (uint64_t) nbuffers;
+	uint64_t bytes = (uint64_t) options->block_bytes + 16 * (uint64_t) nbuffers;
 
 	if (count_variable(schema, true) > 0)
 		bytes += options->block_bytes;
@@ -283,41 +282,41 @@ uint64_t
 shf_arrow_max_message(const ShfSchema *schema, const ShfWriterOptions *options)
 {
 	ShfCodecKind kind = options->codec.kind;
-	int			nnodes;
-	int			nbuffers;
-	uint64_t	body;
+	int			 nnodes;
+	int			 nbuffers;
+	uint64_t	 body;
 
 	shf_schema_count(schema, &nnodes, &nbuffers);
 	body = max_body(schema, options, nbuffers);
 
 	/* A frame's bound is its input and a part that does not grow faster. */
 	if (kind != SHF_CODEC_NONE)
-		body = shf_frame_bound(kind, body) +
-			(uint64_t) nbuffers * (16 + shf_frame_bound(kind, 1));
+		body = shf_frame_bound(kind, body) + (uint64_t) nbuffers * (16 + shf_frame_bound(kind, 1));
 	return shf_template_bytes(nnodes, nbuffers) + body;
 }
 
 uint64_t
 shf_arrow_encoder_memory(const ShfSchema *schema)
 {
-	int			nnodes;
-	int			nbuffers;
+	int nnodes;
+	int nbuffers;
 
 	shf_schema_count(schema, &nnodes, &nbuffers);
 	return sizeof(ShfArrowEncoder) + 2 * shf_template_bytes(nnodes, nbuffers) +
 		(uint64_t) schema->nfields * sizeof(ShfEncodeColumn) +
 		(uint64_t) nnodes * (16 + sizeof(ShfBuilder)) +
-		(uint64_t) nbuffers * (2 * sizeof(ShfSpan) + sizeof(uint8_t *) + sizeof(bool) +
-							   sizeof(uint8_t) + sizeof(ShfBufferHistory)) +
+		(uint64_t) nbuffers *
+		(2 * sizeof(ShfSpan) + sizeof(uint8_t *) + sizeof(bool) + sizeof(uint8_t) +
+		 sizeof(ShfBufferHistory)) +
 		(uint64_t) count_variable(schema, false) * 8;
 }
 
 uint64_t
 shf_arrow_growing_memory(const ShfSchema *schema, const ShfWriterOptions *options)
 {
-	uint64_t	bytes = 0;
-	int			nnodes;
-	int			nbuffers;
+	uint64_t bytes = 0;
+	int		 nnodes;
+	int		 nbuffers;
 
 	shf_schema_count(schema, &nnodes, &nbuffers);
 	if (count_variable(schema, true) > 0)
@@ -423,8 +422,8 @@ describe_buffers(ShfArrowEncoder *e, const ShfField *field, int *buffer)
 
 	for (int i = 0; i < kind->nbuffers; i++, (*buffer)++)
 	{
-		bool		last = i == kind->nbuffers - 1;
-		int			width = last && kind->width >= 0 ? kind->width : 0;
+		bool last = i == kind->nbuffers - 1;
+		int	 width = last && kind->width >= 0 ? kind->width : 0;
 
 		if (field->kind == SHF_FIXED_BINARY && last)
 			width = field->width;
@@ -441,7 +440,7 @@ describe_buffers(ShfArrowEncoder *e, const ShfField *field, int *buffer)
 static void
 count_one(const ShfField *field, int *nnodes, int *nbuffers)
 {
-	ShfSchema	one = {.nfields = 1, .fields = (ShfField *) field};
+	ShfSchema one = {.nfields = 1, .fields = (ShfField *) field};
 
 	shf_schema_count(&one, nnodes, nbuffers);
 }
@@ -449,16 +448,16 @@ count_one(const ShfField *field, int *nnodes, int *nbuffers)
 static ShfCode
 init_columns(ShfArrowEncoder *e, ShfError *err)
 {
-	int			described = 0;
-	int			node = 0;
-	int			buffer = 0;
+	int described = 0;
+	int node = 0;
+	int buffer = 0;
 
 	for (int i = 0; i < e->ncolumns; i++)
 	{
-		const ShfField *field = &e->schema->fields[i];
+		const ShfField	*field = &e->schema->fields[i];
 		ShfEncodeColumn *col = &e->columns[i];
-		int			nnodes;
-		int			nbuffers;
+		int				 nnodes;
+		int				 nbuffers;
 
 		col->gather = gather_of(field);
 		col->field = i;
@@ -469,11 +468,12 @@ init_columns(ShfArrowEncoder *e, ShfError *err)
 		col->node = node;
 		col->buffer = buffer;
 		if (shf_kinds[field->kind].width >= 0)
-			col->width = (uint32_t) (field->kind == SHF_FIXED_BINARY ? field->width :
-									 shf_kinds[field->kind].width);
+			col->width =
+				(uint32_t) (field->kind == SHF_FIXED_BINARY ? field->width :
+															  shf_kinds[field->kind].width);
 		if (col->gather == SHF_GATHER_NESTED)
 		{
-			ShfCode		code;
+			ShfCode code;
 
 			col->nested = &e->builders[e->nnested++];
 			code = shf_builder_init(col->nested, field, err);
@@ -494,9 +494,9 @@ shf_arrow_encoder_create(ShfEncoder **encoder, const ShfSchema *schema,
 						 ShfAccount *account, ShfError *err)
 {
 	ShfArrowEncoder *e = calloc(1, sizeof(*e));
-	size_t		nnodes;
-	size_t		nbuffers;
-	ShfCode		code;
+	size_t			 nnodes;
+	size_t			 nbuffers;
+	ShfCode			 code;
 
 	*encoder = (ShfEncoder *) e;
 	if (e == NULL)
@@ -526,8 +526,9 @@ shf_arrow_encoder_create(ShfEncoder **encoder, const ShfSchema *schema,
 	e->large_offsets = calloc(2 * ((size_t) row_layout->nvar + 1), sizeof(*e->large_offsets));
 	e->large_header = malloc(e->template.bytes);
 	if (e->columns == NULL || e->builders == NULL || e->raw_forbidden == NULL ||
-		e->value_widths == NULL || e->histories == NULL || e->nodes == NULL || e->spans == NULL || e->sources == NULL || e->stored == NULL ||
-		e->large_offsets == NULL || e->large_header == NULL)
+		e->value_widths == NULL || e->histories == NULL || e->nodes == NULL || e->spans == NULL ||
+		e->sources == NULL || e->stored == NULL || e->large_offsets == NULL ||
+		e->large_header == NULL)
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a block encoder");
 	if (options->codec.kind != SHF_CODEC_NONE)
 		e->scratch_normal = max_body(schema, options, e->template.nbuffers);

@@ -25,16 +25,16 @@ typedef struct ShfEncoderOps
 	 * Makes one block of the first *taken rows, at least one and no more than
 	 * block_bytes hold, and puts it.
 	 */
-	ShfCode		(*block) (ShfEncoder *e, ShfOutput *out, uint32_t partition,
-						  const ShfRows *rows, uint32_t *taken, ShfError *err);
+	ShfCode (*block)(ShfEncoder *e, ShfOutput *out, uint32_t partition, const ShfRows *rows,
+					 uint32_t *taken, ShfError *err);
 
 	/* Makes a block of one row that is not packed, and puts it. */
-	ShfCode		(*large_row) (ShfEncoder *e, ShfOutput *out, uint32_t partition,
-							  const ShfRow *row, ShfError *err);
+	ShfCode (*large_row)(ShfEncoder *e, ShfOutput *out, uint32_t partition, const ShfRow *row,
+						 ShfError *err);
 
 	/* Gives back what it allocates again when the next block comes. */
-	void		(*rest) (ShfEncoder *e);
-	void		(*free) (ShfEncoder *e);
+	void (*rest)(ShfEncoder *e);
+	void (*free)(ShfEncoder *e);
 } ShfEncoderOps;
 
 struct ShfEncoder
@@ -43,10 +43,9 @@ struct ShfEncoder
 };
 
 /* The schema, layout, options and account must outlive the encoder. */
-extern ShfCode shf_arrow_encoder_create(ShfEncoder **e, const ShfSchema *schema,
-										const ShfRowLayout *layout,
-										const ShfWriterOptions *options,
-										ShfAccount *account, ShfError *err);
+extern ShfCode
+shf_arrow_encoder_create(ShfEncoder **e, const ShfSchema *schema, const ShfRowLayout *layout,
+						 const ShfWriterOptions *options, ShfAccount *account, ShfError *err);
 
 /* Most bytes of the message of a block of packed rows. */
 extern uint64_t shf_arrow_max_message(const ShfSchema *schema, const ShfWriterOptions *options);
@@ -74,60 +73,60 @@ typedef struct ShfEncodeColumn
 {
 	/* constant */
 	ShfGather	gather;
-	uint32_t	slot;			/* offset of the slot in a packed row */
-	uint32_t	width;			/* fixed-width kinds: bytes of a value */
-	uint32_t	null_byte;		/* offset in a packed row */
+	uint32_t	slot;	   /* offset of the slot in a packed row */
+	uint32_t	width;	   /* fixed-width kinds: bytes of a value */
+	uint32_t	null_byte; /* offset in a packed row */
 	uint8_t		null_bit;
 	int			field;
-	int			var;			/* index into ShfRow.var, or -1 */
-	int			node;			/* index of its FieldNode */
-	int			buffer;			/* index of its first Buffer */
+	int			var;	/* index into ShfRow.var, or -1 */
+	int			node;	/* index of its FieldNode */
+	int			buffer; /* index of its first Buffer */
 	ShfBuilder *nested;
 
 	/* of the current block */
-	uint32_t	null_count;
-	uint64_t	var_bytes;
-	uint8_t    *validity;		/* NULL: no NULLs */
-	int32_t    *offsets;
-	uint8_t    *data;
-	uint32_t	filled;			/* variable-width bytes gathered so far */
+	uint32_t null_count;
+	uint64_t var_bytes;
+	uint8_t *validity; /* NULL: no NULLs */
+	int32_t *offsets;
+	uint8_t *data;
+	uint32_t filled; /* variable-width bytes gathered so far */
 } ShfEncodeColumn;
 
 typedef struct ShfArrowEncoder
 {
-	ShfEncoder	base;
-	const ShfSchema *schema;
-	const ShfRowLayout *layout;
+	ShfEncoder				base;
+	const ShfSchema		   *schema;
+	const ShfRowLayout	   *layout;
 	const ShfWriterOptions *options;
-	ShfAccount *account;
+	ShfAccount			   *account;
 	ShfTemplate template;
-	ShfCompressor *compressor;	/* NULL: no codec, or not needed yet */
-	uint64_t	compressor_held;	/* as accounted */
+	ShfCompressor *compressor;		/* NULL: no codec, or not needed yet */
+	uint64_t	   compressor_held; /* as accounted */
 
-	int			ncolumns;
-	ShfEncodeColumn *columns;
-	bool	   *raw_forbidden;	/* [nbuffers] */
-	uint8_t    *value_widths;	/* [nbuffers] of an array of values, else 0 */
-	ShfBufferHistory *histories;	/* [nbuffers] */
+	int				  ncolumns;
+	ShfEncodeColumn	 *columns;
+	bool			 *raw_forbidden; /* [nbuffers] */
+	uint8_t			 *value_widths;	 /* [nbuffers] of an array of values, else 0 */
+	ShfBufferHistory *histories;	 /* [nbuffers] */
 
 	int			nnested;
-	ShfBuilder *builders;		/* [nnested] */
-	uint64_t	builders_held;	/* as accounted */
+	ShfBuilder *builders;	   /* [nnested] */
+	uint64_t	builders_held; /* as accounted */
 
 	/* the current block: nodes, uncompressed buffers, where copied ones come from */
-	int64_t    *nodes;			/* [2 * nnodes] */
-	ShfSpan    *spans;			/* [nbuffers] */
-	const uint8_t **sources;	/* [nbuffers] */
-	ShfSpan    *stored;			/* [nbuffers] the same after compression */
+	int64_t		   *nodes;	 /* [2 * nnodes] */
+	ShfSpan		   *spans;	 /* [nbuffers] */
+	const uint8_t **sources; /* [nbuffers] */
+	ShfSpan		   *stored;	 /* [nbuffers] the same after compression */
 
-	const uint32_t *prefetched;	/* order entries before this one are asked for */
+	const uint32_t *prefetched; /* order entries before this one are asked for */
 
-	uint8_t    *scratch;		/* uncompressed body; codec only */
-	size_t		scratch_cap;
-	size_t		scratch_normal;
+	uint8_t *scratch; /* uncompressed body; codec only */
+	size_t	 scratch_cap;
+	size_t	 scratch_normal;
 
-	int32_t    *large_offsets;	/* [2 * nvar] offsets of a large row */
-	uint8_t    *large_header;	/* its message without body */
+	int32_t *large_offsets; /* [2 * nvar] offsets of a large row */
+	uint8_t *large_header;	/* its message without body */
 } ShfArrowEncoder;
 
 static inline uint64_t
@@ -137,26 +136,26 @@ shf_pad8(uint64_t n)
 }
 
 /* Buffers of a compressed block shorter than this are not worth a frame. */
-#define SHF_MIN_FRAME_INPUT		64
+#define SHF_MIN_FRAME_INPUT 64
 
 /* Bodies shorter than this are written plain. */
-#define SHF_MIN_COMPRESSED_BODY	4096
+#define SHF_MIN_COMPRESSED_BODY 4096
 
 /*
  * gather.c: builds the nested columns and counts NULLs and bytes of the first *n rows,
  * or of fewer if block_bytes says so; fills nodes and spans and returns the bytes of
  * the body; fills the body.
  */
-extern ShfCode shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n,
-									  ShfError *err);
-extern void shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n);
+extern ShfCode
+shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, ShfError *err);
+extern void		shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n);
 extern uint64_t shf_arrow_layout(ShfArrowEncoder *e, uint32_t n);
 extern void shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *body);
 
 /* encode_large.c */
 extern ShfCode shf_arrow_large_row(ShfEncoder *e, ShfOutput *out, uint32_t partition,
 								   const ShfRow *row, ShfError *err);
-extern void shf_arrow_account(ShfArrowEncoder *e);
+extern void	   shf_arrow_account(ShfArrowEncoder *e);
 
 /* Makes the compressor, if there is a codec and it has not been made. */
 extern ShfCode shf_arrow_compressor(ShfArrowEncoder *e, ShfError *err);

@@ -10,25 +10,25 @@
 #include <stdlib.h>
 
 /* Buffers below this are compressed as a whole or not at all. */
-#define STREAM_MIN_INPUT	4096
+#define STREAM_MIN_INPUT 4096
 
 typedef struct LargeRow
 {
-	ShfLargeBlock large;		/* first: the output knows this part only */
+	ShfLargeBlock	 large; /* first: the output knows this part only */
 	ShfArrowEncoder *e;
 
 	/* of the body being emitted */
-	ShfEmit		emit;
-	void	   *arg;
-	uint32_t	crc;
-	uint64_t	bytes;
+	ShfEmit	 emit;
+	void	*arg;
+	uint32_t crc;
+	uint64_t bytes;
 } LargeRow;
 
 /* Passes bytes of the body on, counted and summed. */
 static ShfCode
 emit_body(void *arg, const void *data, size_t len, ShfError *err)
 {
-	LargeRow   *lr = arg;
+	LargeRow *lr = arg;
 
 	lr->crc = shf_crc32c(lr->crc, data, len);
 	lr->bytes += len;
@@ -39,7 +39,7 @@ static ShfCode
 emit_padding(LargeRow *lr, ShfError *err)
 {
 	static const uint8_t zeros[8];
-	size_t		pad = (size_t) (shf_pad8(lr->bytes) - lr->bytes);
+	size_t				 pad = (size_t) (shf_pad8(lr->bytes) - lr->bytes);
 
 	return pad > 0 ? emit_body(lr, zeros, pad, err) : SHF_OK;
 }
@@ -49,11 +49,11 @@ static ShfCode
 emit_compressed(LargeRow *lr, int b, ShfError *err)
 {
 	ShfArrowEncoder *e = lr->e;
-	ShfCodecKind kind = e->options->codec.kind;
-	const uint8_t *src = e->sources[b];
-	size_t		len = (size_t) e->spans[b].length;
-	int64_t		prefix = (int64_t) len;
-	ShfCode		code;
+	ShfCodecKind	 kind = e->options->codec.kind;
+	const uint8_t	*src = e->sources[b];
+	size_t			 len = (size_t) e->spans[b].length;
+	int64_t			 prefix = (int64_t) len;
+	ShfCode			 code;
 
 	if (len >= STREAM_MIN_INPUT)
 	{
@@ -64,8 +64,8 @@ emit_compressed(LargeRow *lr, int b, ShfError *err)
 	}
 	if (e->raw_forbidden[b])
 	{
-		uint8_t		frame[STREAM_MIN_INPUT + 1024];
-		size_t		written = shf_store_frame(kind, src, len, frame);
+		uint8_t frame[STREAM_MIN_INPUT + 1024];
+		size_t	written = shf_store_frame(kind, src, len, frame);
 
 		code = emit_body(lr, &prefix, sizeof(prefix), err);
 		return code == SHF_OK ? emit_body(lr, frame, written, err) : code;
@@ -78,12 +78,12 @@ emit_compressed(LargeRow *lr, int b, ShfError *err)
 static ShfCode
 produce(ShfLargeBlock *large, ShfEmit emit, void *arg, ShfError *err)
 {
-	LargeRow   *lr = (LargeRow *) large;
-	ShfArrowEncoder *e = lr->e;
+	LargeRow		  *lr = (LargeRow *) large;
+	ShfArrowEncoder	  *e = lr->e;
 	const ShfTemplate *t = &e->template;
-	bool		compressed = e->options->codec.kind != SHF_CODEC_NONE;
-	uint64_t	raw_bytes = 0;
-	uint32_t	crc;
+	bool			   compressed = e->options->codec.kind != SHF_CODEC_NONE;
+	uint64_t		   raw_bytes = 0;
+	uint32_t		   crc;
 
 	lr->emit = emit;
 	lr->arg = arg;
@@ -91,7 +91,7 @@ produce(ShfLargeBlock *large, ShfEmit emit, void *arg, ShfError *err)
 	lr->bytes = 0;
 	for (int b = 0; b < t->nbuffers; b++)
 	{
-		ShfCode		code = SHF_OK;
+		ShfCode code = SHF_OK;
 
 		e->stored[b].offset = (int64_t) lr->bytes;
 		if (e->spans[b].length > 0 && compressed)
@@ -130,10 +130,10 @@ list_buffers(ShfArrowEncoder *e, const ShfRow *row, ShfError *err)
 	for (int c = 0; c < e->ncolumns; c++)
 	{
 		ShfEncodeColumn *col = &e->columns[c];
-		bool		is_null = row->fixed[col->null_byte] >> col->null_bit & 1;
-		int64_t    *node = e->nodes + 2 * col->node;
-		ShfSpan    *span = e->spans + col->buffer;
-		const uint8_t **source = e->sources + col->buffer;
+		bool			 is_null = row->fixed[col->null_byte] >> col->null_bit & 1;
+		int64_t			*node = e->nodes + 2 * col->node;
+		ShfSpan			*span = e->spans + col->buffer;
+		const uint8_t  **source = e->sources + col->buffer;
 
 		if (col->var >= 0 && row->var[col->var].len > INT32_MAX)
 			return shf_error(err, SHF_ERR_LIMIT,
@@ -142,7 +142,7 @@ list_buffers(ShfArrowEncoder *e, const ShfRow *row, ShfError *err)
 		if (col->gather == SHF_GATHER_NESTED)
 		{
 			const ShfBytes *value = &row->var[col->var];
-			ShfCode		code;
+			ShfCode			code;
 
 			shf_builder_reset(col->nested);
 			if (is_null)
@@ -160,7 +160,7 @@ list_buffers(ShfArrowEncoder *e, const ShfRow *row, ShfError *err)
 		source[0] = null_bitmap;
 		if (col->gather == SHF_GATHER_VAR)
 		{
-			int32_t    *offsets = e->large_offsets + 2 * col->var;
+			int32_t *offsets = e->large_offsets + 2 * col->var;
 
 			offsets[0] = 0;
 			offsets[1] = (int32_t) row->var[col->var].len;
@@ -184,17 +184,18 @@ shf_arrow_large_row(ShfEncoder *base, ShfOutput *out, uint32_t partition, const 
 					ShfError *err)
 {
 	ShfArrowEncoder *e = (ShfArrowEncoder *) base;
-	LargeRow	lr = {
-		.large = {
-			.partition = partition,
-			.rows = 1,
-			.produce = produce,
-			.header = e->large_header,
-			.header_bytes = e->template.bytes,
-		},
-		.e = e,
+	LargeRow		 lr = {
+				.large =
+					{
+						.partition = partition,
+						.rows = 1,
+						.produce = produce,
+						.header = e->large_header,
+						.header_bytes = e->template.bytes,
+			},
+				.e = e,
 	};
-	ShfCode		code = list_buffers(e, row, err);
+	ShfCode code = list_buffers(e, row, err);
 
 	if (code == SHF_OK)
 		code = shf_arrow_compressor(e, err);

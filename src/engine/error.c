@@ -15,8 +15,8 @@
 static void
 trim_partial_character(char *message, size_t size)
 {
-	size_t		len = strlen(message);
-	size_t		start = len;
+	size_t len = strlen(message);
+	size_t start = len;
 
 	if (len + 1 < size)
 		return;
@@ -25,7 +25,7 @@ trim_partial_character(char *message, size_t size)
 	if (start > 0)
 	{
 		unsigned char lead = (unsigned char) message[start - 1];
-		size_t		need = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+		size_t		  need = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
 
 		if (len - (start - 1) < need)
 			message[start - 1] = '\0';
@@ -33,9 +33,9 @@ trim_partial_character(char *message, size_t size)
 }
 
 ShfCode
-shf_error(ShfError *err, ShfCode code, const char *fmt,...)
+shf_error(ShfError *err, ShfCode code, const char *fmt, ...)
 {
-	va_list		args;
+	va_list args;
 
 	if (err == NULL)
 		return code;
@@ -49,13 +49,13 @@ shf_error(ShfError *err, ShfCode code, const char *fmt,...)
 }
 
 ShfCode
-shf_error_errno(ShfError *err, const char *fmt,...)
+shf_error_errno(ShfError *err, const char *fmt, ...)
 {
-	int			saved = errno;
-	char		reason[128];
-	size_t		room;
-	size_t		len;
-	va_list		args;
+	int		saved = errno;
+	char	reason[128];
+	size_t	room;
+	size_t	len;
+	va_list args;
 
 	if (err == NULL)
 		return SHF_ERR_IO;

@@ -13,15 +13,15 @@
 #include "shf.h"
 
 /* What an Arrow IPC file begins with (then two zero bytes) and ends with. */
-#define SHF_MAGIC			"ARROW1"
-#define SHF_MAGIC_BYTES		6
+#define SHF_MAGIC		"ARROW1"
+#define SHF_MAGIC_BYTES 6
 
 /* Growable malloc memory; zero it to begin, free() data at the end. */
 typedef struct ShfBuffer
 {
-	uint8_t    *data;
-	size_t		len;
-	size_t		cap;
+	uint8_t *data;
+	size_t	 len;
+	size_t	 cap;
 } ShfBuffer;
 
 /* Room for more bytes behind len. */
@@ -33,10 +33,10 @@ extern ShfCode shf_schema_message(ShfBuffer *out, const ShfSchema *schema, ShfEr
 /* Position of one RecordBatch message, as in Footer.recordBatches (24 bytes each). */
 typedef struct ShfBlockPos
 {
-	int64_t		offset;
-	int32_t		metadata_bytes;	/* flatbuffer + padding, *including* the 8-byte prefix */
-	int32_t		zero;
-	int64_t		body_bytes;
+	int64_t offset;
+	int32_t metadata_bytes; /* flatbuffer + padding, *including* the 8-byte prefix */
+	int32_t zero;
+	int64_t body_bytes;
 } ShfBlockPos;
 
 /* Appends the footer flatbuffer, its i32 length and the trailing "ARROW1". */
@@ -48,25 +48,25 @@ extern ShfCode shf_footer(ShfBuffer *out, const ShfSchema *schema, const ShfBloc
  * inside buf.  buf is the flatbuffer itself (no prefix).  Schemas that our type table
  * cannot express are SHF_ERR_CORRUPT with a message saying what was found.
  */
-extern ShfCode shf_parse_schema_message(const uint8_t *buf, size_t len, ShfSchema *schema,
-										ShfError *err);
+extern ShfCode
+shf_parse_schema_message(const uint8_t *buf, size_t len, ShfSchema *schema, ShfError *err);
 
 typedef struct ShfBatchHeader
 {
-	int64_t		rows;
-	int64_t		body_bytes;
-	bool		compressed;
-	ShfCodecKind codec;			/* when compressed */
-	uint32_t	partition;
-	uint32_t	crc;			/* as stored in the metadata */
-	size_t		crc_offset;		/* of its 8 digits inside buf */
-	int			nnodes;
-	int			nbuffers;
-	const uint8_t *nodes;		/* nnodes x {i64 length, i64 null_count}, inside buf */
-	const uint8_t *buffers;		/* nbuffers x {i64 offset, i64 length}, inside buf */
+	int64_t		   rows;
+	int64_t		   body_bytes;
+	bool		   compressed;
+	ShfCodecKind   codec; /* when compressed */
+	uint32_t	   partition;
+	uint32_t	   crc;		   /* as stored in the metadata */
+	size_t		   crc_offset; /* of its 8 digits inside buf */
+	int			   nnodes;
+	int			   nbuffers;
+	const uint8_t *nodes;	/* nnodes x {i64 length, i64 null_count}, inside buf */
+	const uint8_t *buffers; /* nbuffers x {i64 offset, i64 length}, inside buf */
 } ShfBatchHeader;
 
-extern ShfCode shf_parse_batch_message(const uint8_t *buf, size_t len, ShfBatchHeader *header,
-									   ShfError *err);
+extern ShfCode
+shf_parse_batch_message(const uint8_t *buf, size_t len, ShfBatchHeader *header, ShfError *err);
 
 #endif

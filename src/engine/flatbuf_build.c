@@ -25,9 +25,9 @@
 typedef struct FbBuilder
 {
 	ShfBuffer *out;
-	size_t base;  /* where the flatbuffer starts in out */
-	ShfCode code; /* first failure; from then on nothing is written */
-	ShfError *err;
+	size_t	   base; /* where the flatbuffer starts in out */
+	ShfCode	   code; /* first failure; from then on nothing is written */
+	ShfError  *err;
 
 	/*
 	 * Shapes of tables so far.  Until their vtables are written, the tables of a shape
@@ -37,7 +37,7 @@ typedef struct FbBuilder
 	struct
 	{
 		uint32_t last_table;
-		int nslots;
+		int		 nslots;
 		uint16_t words[2 + FB_MAX_SLOTS];
 	} vtables[FB_MAX_VTABLES];
 } FbBuilder;
@@ -48,16 +48,16 @@ typedef struct FbTable
 	int nslots;
 	struct
 	{
-		uint8_t size;
+		uint8_t	 size;
 		uint64_t value;
-		size_t pos; /* of the field, once the table is written */
+		size_t	 pos; /* of the field, once the table is written */
 	} slot[FB_MAX_SLOTS];
 } FbTable;
 
 ShfCode
 shf_buffer_reserve(ShfBuffer *buf, size_t more, ShfError *err)
 {
-	size_t cap = buf->cap > 0 ? buf->cap : 1024;
+	size_t	 cap = buf->cap > 0 ? buf->cap : 1024;
 	uint8_t *data;
 
 	if (more <= buf->cap - buf->len)
@@ -140,9 +140,9 @@ fb_point(FbBuilder *b, size_t pos)
 static void
 fb_chain(FbBuilder *b, const uint16_t *words, int nslots)
 {
-	size_t bytes = sizeof(uint16_t) * (size_t) (2 + nslots);
+	size_t	 bytes = sizeof(uint16_t) * (size_t) (2 + nslots);
 	uint32_t pos = (uint32_t) fb_pos(b);
-	int i = 0;
+	int		 i = 0;
 
 	while (i < b->nvtables &&
 		   (b->vtables[i].nslots != nslots || memcmp(b->vtables[i].words, words, bytes) != 0))
@@ -170,7 +170,7 @@ fb_vtables(FbBuilder *b)
 {
 	for (int i = 0; i < b->nvtables && b->code == SHF_OK; i++)
 	{
-		size_t vtable;
+		size_t	 vtable;
 		uint32_t table = b->vtables[i].last_table;
 
 		fb_pad(b, 2, 0);
@@ -179,7 +179,7 @@ fb_vtables(FbBuilder *b)
 		while (table != 0 && b->code == SHF_OK)
 		{
 			uint8_t *at = b->out->data + b->base + table;
-			int32_t back = (int32_t) ((int64_t) table - (int64_t) vtable);
+			int32_t	 back = (int32_t) ((int64_t) table - (int64_t) vtable);
 
 			memcpy(&table, at, 4);
 			memcpy(at, &back, 4);
@@ -195,9 +195,9 @@ static void
 fb_table(FbBuilder *b, size_t ref, FbTable *t)
 {
 	uint16_t words[2 + FB_MAX_SLOTS] = {0};
-	uint8_t fields[8 * FB_MAX_SLOTS];
-	size_t at = 4;
-	size_t pos;
+	uint8_t	 fields[8 * FB_MAX_SLOTS];
+	size_t	 at = 4;
+	size_t	 pos;
 
 	for (int size = 8; size >= 1; size /= 2)
 	{
@@ -373,9 +373,9 @@ build_fields(FbBuilder *b, size_t ref, const ShfField *fields, int nfields)
 	for (int i = 0; i < nfields; i++)
 	{
 		const ShfField *f = &fields[i];
-		FbTable field = {0};
-		FbTable type = {0};
-		uint8_t member = type_table(f, &type);
+		FbTable			field = {0};
+		FbTable			type = {0};
+		uint8_t			member = type_table(f, &type);
 
 		fb_set_offset(&field, FB_FIELD_NAME);
 		if (f->nullable)
@@ -418,11 +418,11 @@ ShfCode
 shf_schema_message(ShfBuffer *out, const ShfSchema *schema, ShfError *err)
 {
 	static const uint8_t prefix[8] = {0xFF, 0xFF, 0xFF, 0xFF};
-	FbBuilder b = {.out = out, .err = err};
-	FbTable t = {0};
-	size_t root;
-	int32_t len;
-	ShfCode code = shf_schema_check(schema, err);
+	FbBuilder			 b = {.out = out, .err = err};
+	FbTable				 t = {0};
+	size_t				 root;
+	int32_t				 len;
+	ShfCode				 code = shf_schema_check(schema, err);
 
 	if (code != SHF_OK)
 		return code;
@@ -450,10 +450,10 @@ shf_footer(ShfBuffer *out, const ShfSchema *schema, const ShfBlockPos *blocks, s
 		   ShfError *err)
 {
 	FbBuilder b = {.out = out, .base = out->len, .err = err};
-	FbTable t = {0};
-	size_t root;
-	int32_t len;
-	ShfCode code = shf_schema_check(schema, err);
+	FbTable	  t = {0};
+	size_t	  root;
+	int32_t	  len;
+	ShfCode	  code = shf_schema_check(schema, err);
 
 	if (code != SHF_OK)
 		return code;
@@ -493,7 +493,7 @@ ShfCode
 shf_stream_schema(const ShfSchema *schema, void **message, size_t *len, ShfError *err)
 {
 	ShfBuffer buf = {0};
-	ShfCode code = shf_schema_message(&buf, schema, err);
+	ShfCode	  code = shf_schema_message(&buf, schema, err);
 
 	if (code != SHF_OK)
 	{

@@ -16,16 +16,16 @@
 #include "flatbuf_tables.h"
 #include "flatbuf_view.h"
 
-#define PARTITION_KEY    "shuffle:partition"
+#define PARTITION_KEY	 "shuffle:partition"
 #define PARTITION_DIGITS 10
-#define CRC_KEY          "shuffle:crc32c"
-#define CRC_DIGITS       8
+#define CRC_KEY			 "shuffle:crc32c"
+#define CRC_DIGITS		 8
 
 /* Copy of a string that must be there. */
 static ShfCode
 copy_text(FbParser *p, const FbView *v, int slot, const char *what, char **copy)
 {
-	FbText text;
+	FbText	text;
 	ShfCode code = fb_view_text(p, v, slot, &text);
 
 	if (code != SHF_OK)
@@ -48,7 +48,7 @@ view_message(const FbParser *p, int header_type, const char *what, FbView *messa
 {
 	int64_t version = 0;
 	int64_t type = 0;
-	size_t ref;
+	size_t	ref;
 	ShfCode code;
 
 	if (p->len < 8 || p->len > INT32_MAX)
@@ -77,7 +77,7 @@ static ShfCode
 parse_meta(FbParser *p, const FbView *v, int slot, ShfMeta **meta, int *nmeta)
 {
 	FbVector vec;
-	ShfCode code = fb_view_vector(p, v, slot, 4, &vec);
+	ShfCode	 code = fb_view_vector(p, v, slot, 4, &vec);
 
 	if (code != SHF_OK || vec.count == 0)
 		return code;
@@ -169,7 +169,7 @@ static ShfCode
 parse_timestamp(FbParser *p, const FbView *t, ShfField *f)
 {
 	int64_t unit = FB_UNIT_SECOND;
-	FbText zone;
+	FbText	zone;
 	ShfCode code = fb_view_scalar(p, t, FB_TIMESTAMP_UNIT, 2, &unit);
 
 	if (code == SHF_OK)
@@ -207,8 +207,8 @@ parse_type(FbParser *p, const FbView *field, ShfField *f)
 {
 	int64_t member = FB_TYPE_NONE;
 	int64_t value = 0;
-	size_t ref;
-	FbView t;
+	size_t	ref;
+	FbView	t;
 	ShfCode code = fb_view_scalar(p, field, FB_FIELD_TYPE_TYPE, 1, &member);
 
 	if (code == SHF_OK)
@@ -280,7 +280,7 @@ static ShfCode
 parse_fields(FbParser *p, const FbView *v, int slot, int depth, ShfField **fields, int *nfields)
 {
 	FbVector vec;
-	ShfCode code = fb_view_vector(p, v, slot, 4, &vec);
+	ShfCode	 code = fb_view_vector(p, v, slot, 4, &vec);
 
 	if (code != SHF_OK || vec.count == 0)
 		return code;
@@ -298,9 +298,9 @@ parse_fields(FbParser *p, const FbView *v, int slot, int depth, ShfField **field
 	for (size_t i = 0; i < vec.count; i++)
 	{
 		ShfField *f = &(*fields)[i];
-		FbView field;
-		int64_t nullable = 0;
-		size_t dictionary = 0;
+		FbView	  field;
+		int64_t	  nullable = 0;
+		size_t	  dictionary = 0;
 
 		code = fb_view_table(p, vec.first + 4 * i, &field);
 		if (code == SHF_OK)
@@ -332,12 +332,12 @@ ShfCode
 shf_parse_schema_message(const uint8_t *buf, size_t len, ShfSchema *schema, ShfError *err)
 {
 	FbParser p = {.buf = buf, .len = len, .err = err, .fields_left = len / 8, .text_left = len};
-	FbView message;
-	FbView header;
+	FbView	 message;
+	FbView	 header;
 	FbVector features;
-	int64_t endianness = 0;
-	int64_t body = 0;
-	ShfCode code;
+	int64_t	 endianness = 0;
+	int64_t	 body = 0;
+	ShfCode	 code;
 
 	memset(schema, 0, sizeof(*schema));
 	code = view_message(&p, FB_HEADER_SCHEMA, "Schema", &message, &header);
@@ -384,7 +384,7 @@ parse_digits(const FbParser *p, const FbText *text, size_t digits, unsigned base
 		return false;
 	for (size_t i = 0; i < digits; i++)
 	{
-		uint8_t c = p->buf[text->pos + i];
+		uint8_t	 c = p->buf[text->pos + i];
 		unsigned d;
 
 		if (c >= '0' && c <= '9')
@@ -403,10 +403,10 @@ parse_digits(const FbParser *p, const FbText *text, size_t digits, unsigned base
 static ShfCode
 parse_batch_meta(const FbParser *p, const FbView *message, ShfBatchHeader *h)
 {
-	bool have_partition = false;
-	bool have_crc = false;
+	bool	 have_partition = false;
+	bool	 have_crc = false;
 	FbVector vec;
-	ShfCode code = fb_view_vector(p, message, FB_MESSAGE_METADATA, 4, &vec);
+	ShfCode	 code = fb_view_vector(p, message, FB_MESSAGE_METADATA, 4, &vec);
 
 	for (size_t i = 0; code == SHF_OK && i < vec.count; i++)
 	{
@@ -443,13 +443,13 @@ ShfCode
 shf_parse_batch_message(const uint8_t *buf, size_t len, ShfBatchHeader *h, ShfError *err)
 {
 	FbParser p = {.buf = buf, .len = len, .err = err};
-	FbView message;
-	FbView batch;
-	FbView compression;
+	FbView	 message;
+	FbView	 batch;
+	FbView	 compression;
 	FbVector nodes;
 	FbVector buffers;
-	size_t ref;
-	ShfCode code;
+	size_t	 ref;
+	ShfCode	 code;
 
 	memset(h, 0, sizeof(*h));
 	code = view_message(&p, FB_HEADER_RECORD_BATCH, "RecordBatch", &message, &batch);

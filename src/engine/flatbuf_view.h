@@ -14,18 +14,18 @@
 typedef struct FbParser
 {
 	const uint8_t *buf;
-	size_t len;
-	ShfError *err;
-	size_t fields_left; /* see the head of the file */
-	size_t text_left;
+	size_t		   len;
+	ShfError	  *err;
+	size_t		   fields_left; /* see the head of the file */
+	size_t		   text_left;
 } FbParser;
 
 typedef struct FbView
 {
-	size_t pos;   /* of the table */
+	size_t pos;	  /* of the table */
 	size_t bytes; /* of its inline part */
 	size_t vtable;
-	int nslots;
+	int	   nslots;
 } FbView;
 
 typedef struct FbVector
@@ -92,8 +92,8 @@ fb_follow(const FbParser *p, size_t pos, size_t *target)
 static inline ShfCode
 fb_view_table(const FbParser *p, size_t ref, FbView *v)
 {
-	ShfCode code = fb_follow(p, ref, &v->pos);
-	int64_t vtable;
+	ShfCode	 code = fb_follow(p, ref, &v->pos);
+	int64_t	 vtable;
 	uint16_t vtable_bytes;
 
 	if (code != SHF_OK)
@@ -134,7 +134,7 @@ fb_view_field(const FbParser *p, const FbView *v, int slot, size_t size, size_t 
 static inline ShfCode
 fb_view_scalar(const FbParser *p, const FbView *v, int slot, size_t size, int64_t *value)
 {
-	size_t pos;
+	size_t	pos;
 	ShfCode code = fb_view_field(p, v, slot, size, &pos);
 
 	if (code != SHF_OK || pos == 0)
@@ -161,8 +161,8 @@ fb_view_scalar(const FbParser *p, const FbView *v, int slot, size_t size, int64_
 static inline ShfCode
 fb_view_vector(const FbParser *p, const FbView *v, int slot, size_t element, FbVector *vec)
 {
-	size_t ref;
-	size_t pos;
+	size_t	ref;
+	size_t	pos;
 	ShfCode code = fb_view_field(p, v, slot, 4, &ref);
 
 	vec->first = 0;
@@ -185,8 +185,8 @@ fb_view_vector(const FbParser *p, const FbView *v, int slot, size_t element, FbV
 static inline ShfCode
 fb_view_text(const FbParser *p, const FbView *v, int slot, FbText *text)
 {
-	size_t ref;
-	size_t pos;
+	size_t	ref;
+	size_t	pos;
 	ShfCode code = fb_view_field(p, v, slot, 4, &ref);
 
 	text->pos = 0;

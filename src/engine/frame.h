@@ -15,16 +15,16 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LZ4_HEADER_BYTES	7			/* magic number and descriptor */
-#define LZ4_END_BYTES		4
-#define LZ4_STORED			0x80000000u
-#define LZ4_FLG				0x60
-#define LZ4_MIN_BLOCK		(64 * 1024)
+#define LZ4_HEADER_BYTES 7 /* magic number and descriptor */
+#define LZ4_END_BYTES	 4
+#define LZ4_STORED		 0x80000000u
+#define LZ4_FLG			 0x60
+#define LZ4_MIN_BLOCK	 (64 * 1024)
 
 /* BD and HC bytes by declared block size; HC is the second byte of XXH32(FLG BD). */
 static const struct
 {
-	size_t block;
+	size_t	block;
 	uint8_t bd;
 	uint8_t hc;
 } lz4_descriptors[] = {
@@ -34,7 +34,7 @@ static const struct
 	{4 * 1024 * 1024, 0x70, 0x73},
 };
 
-#define LZ4_NDESCRIPTORS	(sizeof(lz4_descriptors) / sizeof(lz4_descriptors[0]))
+#define LZ4_NDESCRIPTORS (sizeof(lz4_descriptors) / sizeof(lz4_descriptors[0]))
 
 static inline void
 put32(uint8_t *p, uint32_t v)

@@ -8,16 +8,16 @@
 #include "encode.h"
 
 /* Rows per column pass: a multiple of 8 (bitmaps); they should stay in L2 at least. */
-#define SUB_BATCH		256
+#define SUB_BATCH 256
 
 /* So many rows behind those being worked on are asked for. */
-#define PREFETCH_ROWS	128
+#define PREFETCH_ROWS 128
 
 /* Lines asked for per row at most: longer rows are worth the hardware's prefetcher. */
-#define PREFETCH_LINES	4
+#define PREFETCH_LINES 4
 
 /* Short values are copied as one or two chunks, whatever their length. */
-#define VAR_CHUNK		16
+#define VAR_CHUNK 16
 
 /* ---------------------------------------------------------------- plan */
 
@@ -31,7 +31,7 @@ prefetch_rows(ShfArrowEncoder *e, const ShfRows *rows, const uint32_t *order)
 	const uint32_t *known = rows->order + rows->n + rows->ahead;
 	const uint32_t *wanted = order + PREFETCH_ROWS < known ? order + PREFETCH_ROWS : known;
 	const uint32_t *from = e->prefetched;
-	uint32_t	last = rows->row_bytes - 1;
+	uint32_t		last = rows->row_bytes - 1;
 
 	/* What is left from another run or partition lies outside. */
 	if (from < rows->order || from > known)
@@ -57,9 +57,9 @@ prefetch_rows(ShfArrowEncoder *e, const ShfRows *rows, const uint32_t *order)
 ShfCode
 shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, ShfError *err)
 {
-	uint64_t	packed = 0;
-	uint64_t	total = 0;
-	uint32_t	i = 0;
+	uint64_t packed = 0;
+	uint64_t total = 0;
+	uint32_t i = 0;
 
 	for (int c = 0; c < e->nnested; c++)
 		shf_builder_reset(&e->builders[c]);
@@ -75,8 +75,8 @@ shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, Shf
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			ShfEncodeColumn *col = &e->columns[c];
-			uint32_t	slot[2];
-			ShfCode		code;
+			uint32_t		 slot[2];
+			ShfCode			 code;
 
 			if (col->gather != SHF_GATHER_NESTED)
 				continue;
@@ -108,7 +108,7 @@ count_fitting(const uint8_t *arena, const uint32_t *order, uint32_t n, uint64_t 
 {
 	for (uint32_t i = 0; i < n; i++)
 	{
-		uint32_t	bytes = shf_row_bytes(shf_row_at(arena, order[i]));
+		uint32_t bytes = shf_row_bytes(shf_row_at(arena, order[i]));
 
 		if (bytes > *left)
 			return i;
@@ -125,14 +125,14 @@ void
 shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n)
 {
 	const uint32_t *order = rows->order;
-	uint64_t	left = e->options->block_bytes;
-	bool		cut = (uint64_t) *n * rows->max_row_bytes > left;
-	uint32_t	planned = 0;
-	uint32_t	count;
+	uint64_t		left = e->options->block_bytes;
+	bool			cut = (uint64_t) *n * rows->max_row_bytes > left;
+	uint32_t		planned = 0;
+	uint32_t		count;
 
 	if (cut && e->layout->nvar == 0)
 	{
-		uint32_t	most = (uint32_t) left / e->layout->fixed_bytes;
+		uint32_t most = (uint32_t) left / e->layout->fixed_bytes;
 
 		*n = *n < most ? *n : most;
 		cut = false;
@@ -148,7 +148,7 @@ shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n)
 		prefetch_rows(e, rows, order + count);
 		if (cut)
 		{
-			uint32_t	fitting = count_fitting(rows->arena, order, count, &left);
+			uint32_t fitting = count_fitting(rows->arena, order, count, &left);
 
 			if (fitting < count)
 			{
@@ -163,7 +163,7 @@ shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n)
 			if (rows->nulls[col->field / 32] >> (col->field % 32) & 1)
 			{
 				const uint8_t *at = rows->arena + col->null_byte;
-				uint32_t	nulls = 0;
+				uint32_t	   nulls = 0;
 
 				for (uint32_t i = 0; i < count; i++)
 					nulls += at[(size_t) order[i] * 8] >> col->null_bit & 1;
@@ -172,11 +172,11 @@ shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n)
 			if (col->gather == SHF_GATHER_VAR)
 			{
 				const uint8_t *at = rows->arena + col->slot + 4;
-				uint64_t	bytes = 0;
+				uint64_t	   bytes = 0;
 
 				for (uint32_t i = 0; i < count; i++)
 				{
-					uint32_t	len;
+					uint32_t len;
 
 					memcpy(&len, at + (size_t) order[i] * 8, sizeof(len));
 					bytes += len;
@@ -201,18 +201,18 @@ place(ShfSpan *span, uint64_t *at, uint64_t length)
 uint64_t
 shf_arrow_layout(ShfArrowEncoder *e, uint32_t n)
 {
-	uint64_t	at = 0;
+	uint64_t at = 0;
 
 	for (int c = 0; c < e->ncolumns; c++)
 	{
 		ShfEncodeColumn *col = &e->columns[c];
-		int64_t    *node = e->nodes + 2 * col->node;
-		ShfSpan    *span = e->spans + col->buffer;
+		int64_t			*node = e->nodes + 2 * col->node;
+		ShfSpan			*span = e->spans + col->buffer;
 
 		if (col->gather == SHF_GATHER_NESTED)
 		{
 			const uint8_t **source = e->sources + col->buffer;
-			ShfSpan    *end = span;
+			ShfSpan		   *end = span;
 
 			shf_builder_list(col->nested, &node, &end, &source);
 			for (; span < end; span++)
@@ -242,14 +242,14 @@ shf_arrow_layout(ShfArrowEncoder *e, uint32_t n)
 
 /* Bits of n rows: row byte at "at", bit number "bit", inverted or not. */
 static void
-gather_bits(uint8_t *dst, const uint8_t *at, unsigned bit, unsigned flip,
-			const uint32_t *order, uint32_t n)
+gather_bits(uint8_t *dst, const uint8_t *at, unsigned bit, unsigned flip, const uint32_t *order,
+			uint32_t n)
 {
-	uint32_t	i = 0;
+	uint32_t i = 0;
 
 	for (; i + 8 <= n; i += 8)
 	{
-		unsigned	byte = 0;
+		unsigned byte = 0;
 
 		for (unsigned b = 0; b < 8; b++)
 			byte |= ((unsigned) (at[(size_t) order[i + b] * 8] >> bit & 1) ^ flip) << b;
@@ -257,7 +257,7 @@ gather_bits(uint8_t *dst, const uint8_t *at, unsigned bit, unsigned flip,
 	}
 	if (i < n)
 	{
-		unsigned	byte = 0;
+		unsigned byte = 0;
 
 		for (unsigned b = 0; i + b < n; b++)
 			byte |= ((unsigned) (at[(size_t) order[i + b] * 8] >> bit & 1) ^ flip) << b;
@@ -267,14 +267,15 @@ gather_bits(uint8_t *dst, const uint8_t *at, unsigned bit, unsigned flip,
 
 /* One loop per width, so that the copy is a load and a store. */
 #define GATHER_FIXED(width) \
-	do { \
+	do \
+	{ \
 		for (uint32_t i = 0; i < n; i++) \
 			memcpy(dst + (size_t) i * (width), at + (size_t) order[i] * 8, (width)); \
 	} while (0)
 
 static void
-gather_fixed(const ShfEncodeColumn *col, uint8_t *dst, const uint8_t *at,
-			 const uint32_t *order, uint32_t n)
+gather_fixed(const ShfEncodeColumn *col, uint8_t *dst, const uint8_t *at, const uint32_t *order,
+			 uint32_t n)
 {
 	switch (col->gather)
 	{
@@ -305,18 +306,18 @@ gather_fixed(const ShfEncodeColumn *col, uint8_t *dst, const uint8_t *at,
  * SHF_ROWBUF_SLACK.)
  */
 static void
-gather_var(ShfEncodeColumn *col, uint32_t base, const uint8_t *arena,
-		   const uint32_t *order, uint32_t n)
+gather_var(ShfEncodeColumn *col, uint32_t base, const uint8_t *arena, const uint32_t *order,
+		   uint32_t n)
 {
-	int32_t    *offsets = col->offsets + base;
-	uint8_t    *data = col->data;
-	uint32_t	filled = col->filled;
-	uint32_t	end = (uint32_t) col->var_bytes;
+	int32_t *offsets = col->offsets + base;
+	uint8_t *data = col->data;
+	uint32_t filled = col->filled;
+	uint32_t end = (uint32_t) col->var_bytes;
 
 	for (uint32_t i = 0; i < n; i++)
 	{
 		const uint8_t *row = shf_row_at(arena, order[i]);
-		uint32_t	slot[2];
+		uint32_t	   slot[2];
 
 		memcpy(slot, row + col->slot, sizeof(slot));
 		if (slot[1] <= 2 * VAR_CHUNK && end - filled >= 2 * VAR_CHUNK)
@@ -337,7 +338,7 @@ gather_var(ShfEncodeColumn *col, uint32_t base, const uint8_t *arena,
 void
 shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *body)
 {
-	int			nbuffers = e->template.nbuffers;
+	int nbuffers = e->template.nbuffers;
 
 	/* Padding, and the tails of bitmaps: the last word of each buffer starts as zero. */
 	for (int b = 0; b < nbuffers; b++)
@@ -350,11 +351,11 @@ shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *b
 	for (int c = 0; c < e->ncolumns; c++)
 	{
 		ShfEncodeColumn *col = &e->columns[c];
-		const ShfSpan *span = e->spans + col->buffer;
+		const ShfSpan	*span = e->spans + col->buffer;
 
 		if (col->gather == SHF_GATHER_NESTED)
 		{
-			int			next = c + 1 < e->ncolumns ? e->columns[c + 1].buffer : nbuffers;
+			int next = c + 1 < e->ncolumns ? e->columns[c + 1].buffer : nbuffers;
 
 			for (int b = col->buffer; b < next; b++)
 			{
@@ -378,13 +379,13 @@ shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *b
 	for (uint32_t base = 0; base < n; base += SUB_BATCH)
 	{
 		const uint32_t *order = rows->order + base;
-		uint32_t	count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
+		uint32_t		count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
 
 		prefetch_rows(e, rows, order + count);
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			ShfEncodeColumn *col = &e->columns[c];
-			const uint8_t *at = rows->arena + col->slot;
+			const uint8_t	*at = rows->arena + col->slot;
 
 			if (col->gather == SHF_GATHER_NESTED)
 				continue;

@@ -18,20 +18,20 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define MIN_MATCH		4
-#define MATCH_MARGIN	12
-#define MAX_DISTANCE	65535
+#define MIN_MATCH	 4
+#define MATCH_MARGIN 12
+#define MAX_DISTANCE 65535
 
 /* Wild copies of short literals write so many bytes. */
-#define LITERAL_CHUNK	16
+#define LITERAL_CHUNK 16
 
 /* Numbers of values must not wrap around within a buffer. */
-#define MAX_BASE		(UINT32_C(1) << 31)
+#define MAX_BASE (UINT32_C(1) << 31)
 
 static inline uint32_t
 load32(const uint8_t *p)
 {
-	uint32_t	v;
+	uint32_t v;
 
 	memcpy(&v, p, sizeof(v));
 	return v;
@@ -40,7 +40,7 @@ load32(const uint8_t *p)
 static inline uint64_t
 load64(const uint8_t *p)
 {
-	uint64_t	v;
+	uint64_t v;
 
 	memcpy(&v, p, sizeof(v));
 	return v;
@@ -85,8 +85,8 @@ hash_value(uint64_t low, const unsigned width)
 static inline unsigned
 tail_begin(uint64_t low)
 {
-	uint64_t	bits = (low ^ (uint64_t) ((int64_t) low >> 63)) | 1;
-	unsigned	highest = (unsigned) (63 - __builtin_clzll(bits)) / 8;
+	uint64_t bits = (low ^ (uint64_t) ((int64_t) low >> 63)) | 1;
+	unsigned highest = (unsigned) (63 - __builtin_clzll(bits)) / 8;
 
 	return highest == 0 ? 1 : (highest < 4 ? highest : 4);
 }
@@ -97,13 +97,14 @@ compress_values(ShfLz4Values *state, const uint8_t *src, const size_t len, const
 {
 	const uint32_t max_steps = MAX_DISTANCE / width;
 	const uint32_t base = state->base;
-	const uint8_t *anchor = src;	/* first byte that is not written yet */
-	const uint32_t n = len < width + MATCH_MARGIN ? 0 :
-		(uint32_t) ((len - MATCH_MARGIN) / width);	/* values that may be part of a match */
-	uint8_t    *op = dst;
-	uint8_t    *end = dst + cap;
-	uint32_t	i = 0;
-	size_t		literals;
+	const uint8_t *anchor = src; /* first byte that is not written yet */
+	const uint32_t n = len < width + MATCH_MARGIN ?
+		0 :
+		(uint32_t) ((len - MATCH_MARGIN) / width); /* values that may be part of a match */
+	uint8_t		  *op = dst;
+	uint8_t		  *end = dst + cap;
+	uint32_t	   i = 0;
+	size_t		   literals;
 
 	state->base = base + n + 1;
 	while (i < n)
@@ -112,18 +113,18 @@ compress_values(ShfLz4Values *state, const uint8_t *src, const size_t len, const
 		const uint8_t *from = value;
 		const uint8_t *to;
 		const uint64_t low = load_low(value, width);
-		uint32_t   *entry = &state->values[hash_value(low, width)];
-		uint32_t	steps = base + i - *entry;
-		size_t		distance;
-		size_t		length;
+		uint32_t	  *entry = &state->values[hash_value(low, width)];
+		uint32_t	   steps = base + i - *entry;
+		size_t		   distance;
+		size_t		   length;
 
 		/* An entry of this buffer is at most i steps back. */
 		*entry = base + i;
 		if (steps > i || steps > max_steps ||
 			!same_value(value, value - (size_t) steps * width, width))
 		{
-			unsigned	skip;
-			uint64_t	tail;
+			unsigned skip;
+			uint64_t tail;
 
 			if (width == 4)
 			{
@@ -138,8 +139,7 @@ compress_values(ShfLz4Values *state, const uint8_t *src, const size_t len, const
 			*entry = base + i;
 			if (steps > i || steps > max_steps ||
 				load64(value - (size_t) steps * width) >> (8 * skip) != tail ||
-				(width == 16 &&
-				 load64(value + 8) != load64(value + 8 - (size_t) steps * width)))
+				(width == 16 && load64(value + 8) != load64(value + 8 - (size_t) steps * width)))
 			{
 				i++;
 				continue;
@@ -150,8 +150,8 @@ compress_values(ShfLz4Values *state, const uint8_t *src, const size_t len, const
 		/* Forward value by value, then back into literals. */
 		distance = (size_t) steps * width;
 		i++;
-		while (i < n && same_value(src + (size_t) i * width, src + (size_t) i * width - distance,
-								   width))
+		while (i < n &&
+			   same_value(src + (size_t) i * width, src + (size_t) i * width - distance, width))
 			i++;
 		to = src + (size_t) i * width;
 		while (from > anchor && from - src > (ptrdiff_t) distance &&
@@ -197,8 +197,8 @@ compress_values(ShfLz4Values *state, const uint8_t *src, const size_t len, const
 }
 
 size_t
-shf_lz4_values(ShfLz4Values *state, const uint8_t *src, size_t len, unsigned width,
-			   uint8_t *dst, size_t cap)
+shf_lz4_values(ShfLz4Values *state, const uint8_t *src, size_t len, unsigned width, uint8_t *dst,
+			   size_t cap)
 {
 	/* Entry 0 of a zeroed table must not look like one of this buffer. */
 	if (state->base >= MAX_BASE)

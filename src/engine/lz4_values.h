@@ -14,15 +14,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHF_LZ4_VALUE_BITS	12
-#define SHF_LZ4_TAIL_BITS	10
+#define SHF_LZ4_VALUE_BITS 12
+#define SHF_LZ4_TAIL_BITS  10
 
 /* Where values were seen last.  Zeroed before its first use, then kept. */
 typedef struct ShfLz4Values
 {
-	uint32_t	base;			/* number of the current buffer's first value */
-	uint32_t	values[1 << SHF_LZ4_VALUE_BITS];	/* by hash of the whole value */
-	uint32_t	tails[1 << SHF_LZ4_TAIL_BITS];	/* by hash of its high bytes */
+	uint32_t base;							  /* number of the current buffer's first value */
+	uint32_t values[1 << SHF_LZ4_VALUE_BITS]; /* by hash of the whole value */
+	uint32_t tails[1 << SHF_LZ4_TAIL_BITS];	  /* by hash of its high bytes */
 } ShfLz4Values;
 
 /*
@@ -30,7 +30,7 @@ typedef struct ShfLz4Values
  * dst.  Returns its bytes, or 0 when it would not fit into cap; up to cap bytes of dst
  * are overwritten in any case.  len at most 1 GB.
  */
-extern size_t shf_lz4_values(ShfLz4Values *state, const uint8_t *src, size_t len,
-							 unsigned width, uint8_t *dst, size_t cap);
+extern size_t shf_lz4_values(ShfLz4Values *state, const uint8_t *src, size_t len, unsigned width,
+							 uint8_t *dst, size_t cap);
 
 #endif

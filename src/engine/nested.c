@@ -15,7 +15,7 @@ malformed(const ShfBuilder *b, ShfError *err)
 static ShfCode
 init(ShfBuilder *b, const ShfField *field, const char *column, ShfError *err)
 {
-	ShfCode		code = SHF_OK;
+	ShfCode code = SHF_OK;
 
 	memset(b, 0, sizeof(*b));
 	b->field = field;
@@ -95,7 +95,7 @@ append_bit(ShfBuffer *bits, uint32_t i, bool bit, ShfError *err)
 {
 	if ((i & 7) == 0)
 	{
-		ShfCode		code = reserve(bits, 1, err);
+		ShfCode code = reserve(bits, 1, err);
 
 		if (code != SHF_OK)
 			return code;
@@ -111,8 +111,7 @@ static inline ShfCode
 append_validity(ShfBuilder *b, bool valid, ShfError *err)
 {
 	if (b->length == INT32_MAX)
-		return shf_error(err, SHF_ERR_LIMIT,
-						 "a value of column \"%s\" has more than %d elements",
+		return shf_error(err, SHF_ERR_LIMIT, "a value of column \"%s\" has more than %d elements",
 						 b->column, INT32_MAX);
 	if (b->null_count == 0)
 	{
@@ -122,8 +121,8 @@ append_validity(ShfBuilder *b, bool valid, ShfError *err)
 		/* The first NULL: all before it were present. */
 		if (b->length > 0)
 		{
-			size_t		bytes = (b->length + 7) / 8;
-			ShfCode		code = reserve(&b->validity, bytes, err);
+			size_t	bytes = (b->length + 7) / 8;
+			ShfCode code = reserve(&b->validity, bytes, err);
 
 			if (code != SHF_OK)
 				return code;
@@ -141,8 +140,8 @@ append_validity(ShfBuilder *b, bool valid, ShfError *err)
 static inline ShfCode
 append_offset(ShfBuilder *b, uint64_t end, ShfError *err)
 {
-	int32_t		value = (int32_t) end;
-	ShfCode		code = reserve(&b->offsets, 2 * sizeof(value), err);
+	int32_t value = (int32_t) end;
+	ShfCode code = reserve(&b->offsets, 2 * sizeof(value), err);
 
 	if (code != SHF_OK)
 		return code;
@@ -164,7 +163,7 @@ append_offset(ShfBuilder *b, uint64_t end, ShfError *err)
 static ShfCode
 append_null(ShfBuilder *b, ShfError *err)
 {
-	ShfCode		code = append_validity(b, false, err);
+	ShfCode code = append_validity(b, false, err);
 
 	if (code != SHF_OK)
 		return code;
@@ -203,7 +202,7 @@ static ShfCode append_value(ShfBuilder *b, const uint8_t **p, const uint8_t *end
 static ShfCode
 append_element(ShfBuilder *b, const uint8_t **p, const uint8_t *end, ShfError *err)
 {
-	uint8_t		flag;
+	uint8_t flag;
 
 	if (*p == end || **p > 1)
 		return malformed(b, err);
@@ -216,16 +215,16 @@ static ShfCode
 append_fixed_elements(ShfBuilder *b, uint32_t count, const uint8_t **pp, const uint8_t *end,
 					  ShfError *err)
 {
-	const size_t width = (size_t) b->width;
+	const size_t   width = (size_t) b->width;
 	const uint8_t *p = *pp;
-	ShfCode		code = reserve(&b->data, width * count, err);
+	ShfCode		   code = reserve(&b->data, width * count, err);
 
 	if (code != SHF_OK)
 		return code;
 	for (uint32_t i = 0; i < count; i++)
 	{
-		uint8_t    *dst = b->data.data + b->data.len;
-		bool		valid;
+		uint8_t *dst = b->data.data + b->data.len;
+		bool	 valid;
 
 		if (p == end || *p > 1)
 			return malformed(b, err);
@@ -260,9 +259,9 @@ append_fixed_elements(ShfBuilder *b, uint32_t count, const uint8_t **pp, const u
 static ShfCode
 append_value(ShfBuilder *b, const uint8_t **p, const uint8_t *end, ShfError *err)
 {
-	size_t		left = (size_t) (end - *p);
-	uint32_t	n = 0;
-	ShfCode		code = append_validity(b, true, err);
+	size_t	 left = (size_t) (end - *p);
+	uint32_t n = 0;
+	ShfCode	 code = append_validity(b, true, err);
 
 	if (code != SHF_OK)
 		return code;
@@ -284,20 +283,20 @@ append_value(ShfBuilder *b, const uint8_t **p, const uint8_t *end, ShfError *err
 				code = append_element(&b->children[i], p, end, err);
 			break;
 		case SHF_LIST:
-			{
-				ShfBuilder *child = &b->children[0];
+		{
+			ShfBuilder *child = &b->children[0];
 
-				if (child->width > 0 && child->field->kind != SHF_BOOL)
-					code = append_fixed_elements(child, n, p, end, err);
-				else
-				{
-					for (uint32_t i = 0; i < n && code == SHF_OK; i++)
-						code = append_element(child, p, end, err);
-				}
-				if (code == SHF_OK)
-					code = append_offset(b, child->length, err);
+			if (child->width > 0 && child->field->kind != SHF_BOOL)
+				code = append_fixed_elements(child, n, p, end, err);
+			else
+			{
+				for (uint32_t i = 0; i < n && code == SHF_OK; i++)
+					code = append_element(child, p, end, err);
 			}
-			break;
+			if (code == SHF_OK)
+				code = append_offset(b, child->length, err);
+		}
+		break;
 		case SHF_UTF8:
 		case SHF_BINARY:
 			code = reserve(&b->data, n, err);
@@ -334,7 +333,7 @@ shf_builder_append(ShfBuilder *b, const void *value, size_t len, ShfError *err)
 {
 	const uint8_t *p = len > 0 ? value : (const uint8_t *) "";
 	const uint8_t *end = p + len;
-	ShfCode		code = append_value(b, &p, end, err);
+	ShfCode		   code = append_value(b, &p, end, err);
 
 	return code == SHF_OK && p != end ? malformed(b, err) : code;
 }
@@ -354,7 +353,7 @@ pad8(uint64_t n)
 uint64_t
 shf_builder_bytes(const ShfBuilder *b)
 {
-	uint64_t	bytes = pad8(b->validity.len) + pad8(b->offsets.len) + pad8(b->data.len);
+	uint64_t bytes = pad8(b->validity.len) + pad8(b->offsets.len) + pad8(b->data.len);
 
 	for (int i = 0; i < b->nchildren; i++)
 		bytes += shf_builder_bytes(&b->children[i]);
@@ -364,7 +363,7 @@ shf_builder_bytes(const ShfBuilder *b)
 uint64_t
 shf_builder_held(const ShfBuilder *b)
 {
-	uint64_t	bytes = sizeof(*b) + b->validity.cap + b->offsets.cap + b->data.cap;
+	uint64_t bytes = sizeof(*b) + b->validity.cap + b->offsets.cap + b->data.cap;
 
 	for (int i = 0; i < b->nchildren; i++)
 		bytes += shf_builder_held(&b->children[i]);
@@ -375,8 +374,8 @@ void
 shf_builder_list(const ShfBuilder *b, int64_t **nodes, ShfSpan **spans, const uint8_t ***sources)
 {
 	static const uint8_t no_offsets[4];
-	const ShfBuffer *buffers[3];
-	int			n = 0;
+	const ShfBuffer		*buffers[3];
+	int					 n = 0;
 
 	*(*nodes)++ = b->length;
 	*(*nodes)++ = b->null_count;
@@ -390,7 +389,7 @@ shf_builder_list(const ShfBuilder *b, int64_t **nodes, ShfSpan **spans, const ui
 		const ShfBuffer *buffer = buffers[i];
 
 		/* An array without elements still has its first offset. */
-		bool		lone_offset = buffer == &b->offsets && buffer->len == 0;
+		bool lone_offset = buffer == &b->offsets && buffer->len == 0;
 
 		(*spans)++->length = lone_offset ? (int64_t) sizeof(no_offsets) : (int64_t) buffer->len;
 		*(*sources)++ = lone_offset ? no_offsets : buffer->data;

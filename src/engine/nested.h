@@ -15,20 +15,20 @@ typedef struct ShfBuilder ShfBuilder;
 struct ShfBuilder
 {
 	const ShfField *field;
-	const char *column;			/* name of the top-level column, for messages */
-	int			width;			/* bytes of a value in the nested encoding; 0: variable */
-	uint32_t	length;
-	uint32_t	null_count;
-	ShfBuffer	validity;		/* while null_count > 0 */
-	ShfBuffer	offsets;		/* length + 1 entries; Utf8, Binary and List */
-	ShfBuffer	data;
-	int			nchildren;
-	ShfBuilder *children;
+	const char	   *column; /* name of the top-level column, for messages */
+	int				width;	/* bytes of a value in the nested encoding; 0: variable */
+	uint32_t		length;
+	uint32_t		null_count;
+	ShfBuffer		validity; /* while null_count > 0 */
+	ShfBuffer		offsets;  /* length + 1 entries; Utf8, Binary and List */
+	ShfBuffer		data;
+	int				nchildren;
+	ShfBuilder	   *children;
 };
 
 /* A zeroed builder may be released. */
 extern ShfCode shf_builder_init(ShfBuilder *b, const ShfField *field, ShfError *err);
-extern void shf_builder_release(ShfBuilder *b);
+extern void	   shf_builder_release(ShfBuilder *b);
 
 /* Forgets the rows and keeps the memory. */
 extern void shf_builder_reset(ShfBuilder *b);
@@ -49,15 +49,15 @@ extern uint64_t shf_builder_held(const ShfBuilder *b);
 /* One Arrow buffer of a block: where its bytes are, and where they go in the body. */
 typedef struct ShfSpan
 {
-	int64_t		offset;
-	int64_t		length;
+	int64_t offset;
+	int64_t length;
 } ShfSpan;
 
 /*
  * Lists nodes {length, null_count} and buffers, depth first, and moves the pointers
  * behind them; span offsets are left to the caller.
  */
-extern void shf_builder_list(const ShfBuilder *b, int64_t **nodes, ShfSpan **spans,
-							 const uint8_t ***sources);
+extern void
+shf_builder_list(const ShfBuilder *b, int64_t **nodes, ShfSpan **spans, const uint8_t ***sources);
 
 #endif

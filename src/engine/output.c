@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_DIRECT_WRITE	((size_t) 1 << 30)	/* Linux writes at most 2 GB at once */
+#define MAX_DIRECT_WRITE ((size_t) 1 << 30) /* Linux writes at most 2 GB at once */
 
 static ShfCode
 out_of_memory(ShfError *err)
@@ -26,11 +26,11 @@ out_of_memory(ShfError *err)
 }
 
 char *
-shf_format(const char *fmt,...)
+shf_format(const char *fmt, ...)
 {
-	va_list		args;
-	char	   *s;
-	int			len;
+	va_list args;
+	char   *s;
+	int		len;
 
 	va_start(args, fmt);
 	len = vasprintf(&s, fmt, args);
@@ -44,7 +44,7 @@ int
 shf_output_ask_files(const ShfOutput *out)
 {
 	const ShfWriterOptions *options = out->options;
-	int			granted;
+	int						granted;
 
 	if (options->open_files == NULL)
 		return options->max_open_files;
@@ -57,7 +57,7 @@ shf_output_ask_files(const ShfOutput *out)
 ShfCode
 shf_file_reopen(const char *path, uint64_t bytes, int *fd, ShfError *err)
 {
-	off_t		end;
+	off_t end;
 
 	*fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (*fd < 0)
@@ -67,8 +67,8 @@ shf_file_reopen(const char *path, uint64_t bytes, int *fd, ShfError *err)
 	{
 		if (end >= 0)
 			errno = EIO;
-		shf_error_errno(err, "file \"%s\" has %lld bytes instead of the %llu written",
-						path, (long long) end, (unsigned long long) bytes);
+		shf_error_errno(err, "file \"%s\" has %lld bytes instead of the %llu written", path,
+						(long long) end, (unsigned long long) bytes);
 		close(*fd);
 		*fd = -1;
 		return SHF_ERR_IO;
@@ -79,8 +79,8 @@ shf_file_reopen(const char *path, uint64_t bytes, int *fd, ShfError *err)
 static ShfCode
 create_file(ShfOutput *out, ShfError *err)
 {
-	out->fd = open(out->path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
-				   (mode_t) out->options->file_mode);
+	out->fd =
+		open(out->path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, (mode_t) out->options->file_mode);
 	if (out->fd < 0)
 		return shf_error_errno(err, "could not create file \"%s\"", out->path);
 	return SHF_OK;
@@ -96,7 +96,7 @@ write_untimed(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 	/* A file that was begun but not created, or that was closed to rest. */
 	if (out->fd < 0 && len > 0)
 	{
-		ShfCode		code;
+		ShfCode code;
 
 		(void) shf_output_ask_files(out);
 		if (out->flushed == 0)
@@ -110,7 +110,7 @@ write_untimed(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 
 	while (len > 0)
 	{
-		ssize_t		n = write(out->fd, data, len < MAX_DIRECT_WRITE ? len : MAX_DIRECT_WRITE);
+		ssize_t n = write(out->fd, data, len < MAX_DIRECT_WRITE ? len : MAX_DIRECT_WRITE);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -130,8 +130,8 @@ write_untimed(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 static ShfCode
 write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 {
-	uint64_t	begun;
-	ShfCode		code;
+	uint64_t begun;
+	ShfCode	 code;
 
 	if (len == 0)
 		return SHF_OK;
@@ -144,7 +144,7 @@ write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 ShfCode
 shf_output_flush(ShfOutput *out, ShfError *err)
 {
-	size_t		len = out->len;
+	size_t len = out->len;
 
 	out->len = 0;
 	return write_out(out, out->buffer, len, err);
@@ -154,7 +154,7 @@ shf_output_flush(ShfOutput *out, ShfError *err)
 static ShfCode
 resize_buffer(ShfOutput *out, size_t cap, ShfError *err)
 {
-	uint8_t    *buffer;
+	uint8_t *buffer;
 
 	free(out->buffer);
 	out->buffer = NULL;
@@ -178,13 +178,13 @@ shf_output_write(ShfOutput *out, const void *data, size_t len, ShfError *err)
 	out->bytes_written += len;
 	if (len >= out->options->write_buffer_size)
 	{
-		ShfCode		code = shf_output_flush(out, err);
+		ShfCode code = shf_output_flush(out, err);
 
 		return code == SHF_OK ? write_out(out, data, len, err) : code;
 	}
 	if (out->len + len > out->cap)
 	{
-		ShfCode		code = shf_output_flush(out, err);
+		ShfCode code = shf_output_flush(out, err);
 
 		if (code == SHF_OK && out->cap == 0)
 			code = resize_buffer(out, out->normal_cap, err);
@@ -197,10 +197,10 @@ shf_output_write(ShfOutput *out, const void *data, size_t len, ShfError *err)
 }
 
 ShfCode
-shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t rows, size_t bytes,
-				   uint8_t **at, ShfError *err)
+shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t rows, size_t bytes, uint8_t **at,
+				   ShfError *err)
 {
-	ShfCode		code = out->ops->open_block(out, partition, rows, bytes, err);
+	ShfCode code = out->ops->open_block(out, partition, rows, bytes, err);
 
 	if (code == SHF_OK && out->len + bytes > out->cap)
 	{
@@ -215,8 +215,8 @@ shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t rows, size_t byt
 ShfCode
 shf_output_put(ShfOutput *out, const ShfBlock *block, ShfError *err)
 {
-	uint64_t	offset = out->file_bytes;
-	ShfCode		code;
+	uint64_t offset = out->file_bytes;
+	ShfCode	 code;
 
 	out->len += block->message_bytes;
 	out->file_bytes += block->message_bytes;
@@ -253,7 +253,7 @@ emit_nowhere(void *arg, const void *data, size_t len, ShfError *err)
 static ShfCode
 overwrite(ShfOutput *out, uint64_t at, const uint8_t *data, size_t left, ShfError *err)
 {
-	ShfCode		code;
+	ShfCode code;
 
 	if (at >= out->file_bytes - out->len)
 	{
@@ -265,7 +265,7 @@ overwrite(ShfOutput *out, uint64_t at, const uint8_t *data, size_t left, ShfErro
 		return code;
 	while (left > 0)
 	{
-		ssize_t		n = pwrite(out->fd, data, left, (off_t) at);
+		ssize_t n = pwrite(out->fd, data, left, (off_t) at);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -290,10 +290,10 @@ overwrite(ShfOutput *out, uint64_t at, const uint8_t *data, size_t left, ShfErro
 ShfCode
 shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
 {
-	bool		is_stream = out->options->layout == SHF_LAYOUT_STREAM;
-	uint32_t	promised = 0;
-	uint64_t	offset;
-	ShfCode		code;
+	bool	 is_stream = out->options->layout == SHF_LAYOUT_STREAM;
+	uint32_t promised = 0;
+	uint64_t offset;
+	ShfCode	 code;
 
 	code = out->ops->open_block(out, large->partition, large->rows, large->estimated_bytes, err);
 	if (code == SHF_OK && is_stream)
@@ -330,8 +330,8 @@ shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err)
 int
 shf_fsync(ShfOutput *out, int fd)
 {
-	uint64_t	begun = shf_clock();
-	int			result = fsync(fd);
+	uint64_t begun = shf_clock();
+	int		 result = fsync(fd);
 
 	out->account->sync_ns += shf_clock() - begun;
 	return result;
@@ -352,7 +352,7 @@ shf_file_begin(ShfOutput *out, char *path, ShfError *err)
 ShfCode
 shf_file_create(ShfOutput *out, char *path, ShfError *err)
 {
-	ShfCode		code;
+	ShfCode code;
 
 	if (path == NULL)
 		return out_of_memory(err);
@@ -368,8 +368,8 @@ shf_file_create(ShfOutput *out, char *path, ShfError *err)
 ShfCode
 shf_file_complete(ShfOutput *out, ShfError *err)
 {
-	ShfBuffer	footer = {0};
-	ShfCode		code;
+	ShfBuffer footer = {0};
+	ShfCode	  code;
 
 	code = shf_output_write(out, shf_stream_end, sizeof(shf_stream_end), err);
 	if (code == SHF_OK)
@@ -396,7 +396,8 @@ shf_file_close(ShfOutput *out, bool sync, ShfError *err)
 	if ((uint64_t) position != out->file_bytes || (uint64_t) st.st_size != out->file_bytes)
 	{
 		errno = EIO;
-		return shf_error_errno(err, "file \"%s\" has %lld bytes and its position is %lld, "
+		return shf_error_errno(err,
+							   "file \"%s\" has %lld bytes and its position is %lld, "
 							   "but %llu bytes were written",
 							   out->path, (long long) st.st_size, (long long) position,
 							   (unsigned long long) out->file_bytes);
@@ -424,8 +425,8 @@ shf_file_abandon(ShfOutput *out)
 ShfCode
 shf_sync_directory(ShfOutput *out, const char *path, ShfError *err)
 {
-	ShfCode		code = SHF_OK;
-	int			fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ShfCode code = SHF_OK;
+	int		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return shf_error_errno(err, "could not open directory \"%s\"", path);
@@ -464,8 +465,8 @@ uint64_t
 shf_output_fixed_memory(const ShfSchema *schema, const ShfWriterOptions *options,
 						size_t max_message)
 {
-	ShfBuffer	message = {0};
-	uint64_t	bytes = sizeof(ShfOutput) + options->write_buffer_size + (uint64_t) max_message;
+	ShfBuffer message = {0};
+	uint64_t  bytes = sizeof(ShfOutput) + options->write_buffer_size + (uint64_t) max_message;
 
 	/*
 	 * Leader, footer's schema and the copy of the schema with its malloc overhead: four
@@ -491,7 +492,7 @@ ShfCode
 shf_output_create(ShfOutput **output, const ShfSchema *schema, const ShfWriterOptions *options,
 				  size_t max_message, ShfAccount *account, ShfError *err)
 {
-	ShfOutput  *out = calloc(1, sizeof(*out));
+	ShfOutput *out = calloc(1, sizeof(*out));
 
 	*output = out;
 	if (out == NULL)
@@ -519,7 +520,7 @@ shf_output_create(ShfOutput **output, const ShfSchema *schema, const ShfWriterOp
 ShfCode
 shf_output_rest(ShfOutput *out, ShfError *err)
 {
-	ShfCode		code = out->ops->rest(out, err);
+	ShfCode code = out->ops->rest(out, err);
 
 	return code == SHF_OK ? resize_buffer(out, 0, err) : code;
 }

@@ -29,108 +29,107 @@ typedef struct ShfOutput ShfOutput;
 
 typedef struct ShfBlock
 {
-	uint32_t	partition;
-	uint32_t	rows;
-	uint64_t	raw_bytes;		/* body before compression */
-	uint64_t	body_bytes;
-	uint64_t	message_bytes;	/* header and body */
+	uint32_t partition;
+	uint32_t rows;
+	uint64_t raw_bytes; /* body before compression */
+	uint64_t body_bytes;
+	uint64_t message_bytes; /* header and body */
 } ShfBlock;
 
 /* A block whose body is produced on demand, the same bytes each time. */
 typedef struct ShfLargeBlock ShfLargeBlock;
 struct ShfLargeBlock
 {
-	uint32_t	partition;
-	uint32_t	rows;
-	uint64_t	estimated_bytes;	/* of the message */
+	uint32_t partition;
+	uint32_t rows;
+	uint64_t estimated_bytes; /* of the message */
 
 	/* Emits the body; then *header (of constant size) and *block are complete. */
-	ShfCode		(*produce) (ShfLargeBlock *large, ShfEmit emit, void *arg, ShfError *err);
+	ShfCode (*produce)(ShfLargeBlock *large, ShfEmit emit, void *arg, ShfError *err);
 	const uint8_t *header;
-	uint32_t	header_bytes;
-	ShfBlock	block;
+	uint32_t	   header_bytes;
+	ShfBlock	   block;
 };
 
 typedef struct ShfOutputOps
 {
 	/* Allocates out->state, if the implementation has any; creates no file. */
-	ShfCode		(*open) (ShfOutput *out, ShfError *err);
+	ShfCode (*open)(ShfOutput *out, ShfError *err);
 
 	/* Makes the current destination the right one for a block of so many rows and bytes. */
-	ShfCode		(*open_block) (ShfOutput *out, uint32_t partition, uint32_t rows,
-							   uint64_t bytes, ShfError *err);
+	ShfCode (*open_block)(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes,
+						  ShfError *err);
 
 	/* Records a block whose message begins at offset of the current destination. */
-	ShfCode		(*add_block) (ShfOutput *out, const ShfBlock *block, uint64_t offset,
-							  ShfError *err);
+	ShfCode (*add_block)(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError *err);
 
 	/* All blocks of a run have been put. */
-	ShfCode		(*end_run) (ShfOutput *out, ShfError *err);
+	ShfCode (*end_run)(ShfOutput *out, ShfError *err);
 
 	/* Closes all descriptors; files that are not complete are opened again later. */
-	ShfCode		(*rest) (ShfOutput *out, ShfError *err);
+	ShfCode (*rest)(ShfOutput *out, ShfError *err);
 
 	/* Completes what is open. */
-	ShfCode		(*finish) (ShfOutput *out, ShfError *err);
+	ShfCode (*finish)(ShfOutput *out, ShfError *err);
 
 	/* Closes descriptors and frees out->state, at any time. */
-	void		(*abort) (ShfOutput *out);
+	void (*abort)(ShfOutput *out);
 } ShfOutputOps;
 
 struct ShfOutput
 {
-	const ShfOutputOps *ops;
-	void	   *state;			/* of the implementation */
-	const ShfSchema *schema;	/* of the writer */
+	const ShfOutputOps	   *ops;
+	void				   *state;	/* of the implementation */
+	const ShfSchema		   *schema; /* of the writer */
 	const ShfWriterOptions *options;
-	ShfAccount *account;
+	ShfAccount			   *account;
 
 	/* write buffer: what is not yet in the current destination; allocated when needed */
-	uint8_t    *buffer;
-	size_t		len;
-	size_t		normal_cap;		/* write_buffer_size and one ordinary message */
-	size_t		cap;			/* larger for one oversized block only */
+	uint8_t *buffer;
+	size_t	 len;
+	size_t	 normal_cap; /* write_buffer_size and one ordinary message */
+	size_t	 cap;		 /* larger for one oversized block only */
 
 	/* current destination */
-	int			fd;				/* -1: the caller's write_stream, or nothing yet */
-	char	   *path;			/* of fd, for messages */
-	uint64_t	file_bytes;		/* written and buffered so far */
-	uint64_t	flushed;		/* log: of these, bytes that have left the buffer */
+	int		 fd;		 /* -1: the caller's write_stream, or nothing yet */
+	char	*path;		 /* of fd, for messages */
+	uint64_t file_bytes; /* written and buffered so far */
+	uint64_t flushed;	 /* log: of these, bytes that have left the buffer */
 
 	/* current segment: the last of segments while segment_open */
-	bool		segment_open;
-	ShfSchema	segment_schema;
-	ShfBuffer	leader;			/* what each of its files begins with */
-	ShfBlockPos *positions;		/* of the file that is completed next */
-	size_t		npositions;
-	size_t		positions_cap;
+	bool		 segment_open;
+	ShfSchema	 segment_schema;
+	ShfBuffer	 leader;	/* what each of its files begins with */
+	ShfBlockPos *positions; /* of the file that is completed next */
+	size_t		 npositions;
+	size_t		 positions_cap;
 
 	ShfSegment *segments;
 	int			nsegments;
 	int			segments_cap;
-	uint32_t	extents_cap;	/* of the current segment */
-	uint64_t	most_blocks;	/* of any segment */
+	uint32_t	extents_cap; /* of the current segment */
+	uint64_t	most_blocks; /* of any segment */
 
 	/* totals over all segments */
-	uint64_t	extents;
-	uint64_t	rows;
-	uint64_t	raw_bytes;
-	uint64_t	blocks;
-	uint64_t	bytes_written;	/* to any destination, buffered ones included */
+	uint64_t extents;
+	uint64_t rows;
+	uint64_t raw_bytes;
+	uint64_t blocks;
+	uint64_t bytes_written; /* to any destination, buffered ones included */
 };
 
 /*
  * What one block position and one extent may cost in memory at their most: growth by
  * an eighth, and for a block its entry in the footer as well.
  */
-#define SHF_BLOCK_COST		54
-#define SHF_EXTENT_COST		54
-#define SHF_SEGMENT_COST	(2 * sizeof(ShfSegment))
+#define SHF_BLOCK_COST	 54
+#define SHF_EXTENT_COST	 54
+#define SHF_SEGMENT_COST (2 * sizeof(ShfSegment))
 
 /* Creates the output of options->layout; no file yet.  max_message: an ordinary block's. */
-extern ShfCode shf_output_create(ShfOutput **out, const ShfSchema *schema,
-								 const ShfWriterOptions *options, size_t max_message,
-								 ShfAccount *account, ShfError *err);
+extern ShfCode
+shf_output_create(ShfOutput **out, const ShfSchema *schema, const ShfWriterOptions *options,
+				  size_t max_message, ShfAccount *account, ShfError *err);
 
 /* What create allocates, and what a segment costs beside its blocks and extents. */
 extern uint64_t shf_output_fixed_memory(const ShfSchema *schema, const ShfWriterOptions *options,
@@ -139,15 +138,15 @@ extern uint64_t shf_output_fixed_memory(const ShfSchema *schema, const ShfWriter
 /* Memory of extents and block positions so far, footers to come included. */
 extern uint64_t shf_output_index_memory(const ShfOutput *out);
 
-extern ShfCode shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t rows,
-								  size_t bytes, uint8_t **at, ShfError *err);
+extern ShfCode shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t rows, size_t bytes,
+								  uint8_t **at, ShfError *err);
 extern ShfCode shf_output_put(ShfOutput *out, const ShfBlock *block, ShfError *err);
 extern ShfCode shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err);
 /* Closes descriptors and gives back the write buffer until it is needed again. */
 extern ShfCode shf_output_rest(ShfOutput *out, ShfError *err);
 extern ShfCode shf_output_end_run(ShfOutput *out, ShfError *err);
 extern ShfCode shf_output_finish(ShfOutput *out, ShfError *err);
-extern void shf_output_close(ShfOutput *out);
+extern void	   shf_output_close(ShfOutput *out);
 
 /* ------------------------------------------------ for the implementations */
 
@@ -158,9 +157,9 @@ extern const ShfOutputOps shf_output_stream_ops;
 extern uint64_t shf_output_parts_memory(uint32_t partitions);
 
 /* Begins a segment: random id, schema message in leader, empty extent list. */
-extern ShfCode shf_segment_begin(ShfOutput *out, ShfError *err);
+extern ShfCode	   shf_segment_begin(ShfOutput *out, ShfError *err);
 extern ShfSegment *shf_segment_current(ShfOutput *out);
-extern ShfCode shf_segment_add_extent(ShfOutput *out, const ShfExtent *extent, ShfError *err);
+extern ShfCode	   shf_segment_add_extent(ShfOutput *out, const ShfExtent *extent, ShfError *err);
 
 /* Counts a block in the current segment; its extent and position are added apart. */
 extern void shf_segment_add_block(ShfOutput *out, const ShfBlock *block);
@@ -187,7 +186,7 @@ extern ShfCode shf_file_reopen(const char *path, uint64_t bytes, int *fd, ShfErr
 /*
  * Asks for descriptors when none is held; the answer is between 1 and max_open_files.
  */
-extern int	shf_output_ask_files(const ShfOutput *out);
+extern int shf_output_ask_files(const ShfOutput *out);
 
 /* Writes end of stream and footer, made from positions, to the current file. */
 extern ShfCode shf_file_complete(ShfOutput *out, ShfError *err);
@@ -206,9 +205,9 @@ extern ShfCode shf_sync_parent(ShfOutput *out, ShfError *err);
 extern ShfCode shf_sync_directory(ShfOutput *out, const char *path, ShfError *err);
 
 /* fsync(), timed. */
-extern int	shf_fsync(ShfOutput *out, int fd);
+extern int shf_fsync(ShfOutput *out, int fd);
 
 /* malloc'd text; NULL when out of memory. */
-extern char *shf_format(const char *fmt,...) __attribute__((format(printf, 1, 2)));
+extern char *shf_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

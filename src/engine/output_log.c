@@ -25,7 +25,7 @@ log_open(ShfOutput *out, ShfError *err)
 static ShfCode
 take_image(ShfOutput *out, ShfError *err)
 {
-	uint8_t    *image = malloc(out->len);
+	uint8_t *image = malloc(out->len);
 
 	if (image == NULL)
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a segment of %zu bytes", out->len);
@@ -39,8 +39,8 @@ take_image(ShfOutput *out, ShfError *err)
 static ShfCode
 log_end_segment(ShfOutput *out, ShfError *err)
 {
-	ShfCode		code = shf_file_complete(out, err);
-	bool		fits = out->flushed == 0 && out->file_bytes <= out->options->inline_max;
+	ShfCode code = shf_file_complete(out, err);
+	bool	fits = out->flushed == 0 && out->file_bytes <= out->options->inline_max;
 
 	if (code == SHF_OK)
 		code = fits ? take_image(out, err) : shf_file_close(out, out->options->sync, err);
@@ -68,7 +68,7 @@ log_segment_full(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t byt
 static ShfCode
 log_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes, ShfError *err)
 {
-	ShfCode		code = SHF_OK;
+	ShfCode code = SHF_OK;
 
 	if (out->segment_open && log_segment_full(out, partition, rows, bytes))
 		code = log_end_segment(out, err);
@@ -76,8 +76,10 @@ log_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes
 	{
 		code = shf_segment_begin(out, err);
 		if (code == SHF_OK)
-			code = shf_file_begin(out, shf_format("%s-%u.arrow", out->options->path,
-												  shf_segment_current(out)->number), err);
+			code = shf_file_begin(
+				out,
+				shf_format("%s-%u.arrow", out->options->path, shf_segment_current(out)->number),
+				err);
 	}
 	return code;
 }
@@ -85,10 +87,10 @@ log_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes
 static ShfCode
 log_add_block(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError *err)
 {
-	ShfSegment *segment = shf_segment_current(out);
-	ShfExtent  *last = NULL;
+	ShfSegment	*segment = shf_segment_current(out);
+	ShfExtent	*last = NULL;
 	ShfBlockPos *pos;
-	ShfCode		code = shf_positions_reserve(out, out->npositions + 1, err);
+	ShfCode		 code = shf_positions_reserve(out, out->npositions + 1, err);
 
 	if (code != SHF_OK)
 		return code;
@@ -102,7 +104,7 @@ log_add_block(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError *
 		last = &segment->extents[segment->nextents - 1];
 	if (last == NULL || last->partition != block->partition)
 	{
-		ShfExtent	extent = {
+		ShfExtent extent = {
 			.partition = block->partition,
 			.offset = offset,
 			.first_row = segment->rows,
@@ -132,7 +134,7 @@ log_end_run(ShfOutput *out, ShfError *err)
 static ShfCode
 log_rest(ShfOutput *out, ShfError *err)
 {
-	ShfCode		code = SHF_OK;
+	ShfCode code = SHF_OK;
 
 	if (!out->segment_open)
 		return SHF_OK;
@@ -149,8 +151,8 @@ log_rest(ShfOutput *out, ShfError *err)
 static ShfCode
 log_finish(ShfOutput *out, ShfError *err)
 {
-	ShfCode		code = SHF_OK;
-	uint64_t	files = 0;
+	ShfCode	 code = SHF_OK;
+	uint64_t files = 0;
 
 	if (out->segment_open)
 		code = log_end_segment(out, err);

@@ -29,46 +29,46 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define SYNC_EACH_FILES	64
+#define SYNC_EACH_FILES 64
 
-#define NONE	UINT32_MAX
+#define NONE			UINT32_MAX
 
 typedef struct PartFile
 {
-	int			fd;				/* -1: not open now */
-	uint32_t	place;			/* in PartState.open, while it is */
-	uint32_t	blocks;
-	uint32_t	last;			/* its latest entry */
-	uint64_t	bytes;			/* of the file; 0: does not exist yet */
-	uint64_t	message_bytes;
-	uint64_t	raw_bytes;
-	uint64_t	rows;
+	int		 fd;	/* -1: not open now */
+	uint32_t place; /* in PartState.open, while it is */
+	uint32_t blocks;
+	uint32_t last;	/* its latest entry */
+	uint64_t bytes; /* of the file; 0: does not exist yet */
+	uint64_t message_bytes;
+	uint64_t raw_bytes;
+	uint64_t rows;
 } PartFile;
 
 /* A block in order of writing; those of one partition are linked backwards. */
 typedef struct PartBlock
 {
-	uint64_t	body_bytes;
-	uint32_t	metadata_bytes;
-	uint32_t	previous;
+	uint64_t body_bytes;
+	uint32_t metadata_bytes;
+	uint32_t previous;
 } PartBlock;
 
 typedef struct PartState
 {
-	PartFile   *files;			/* [partitions] */
-	uint32_t   *open;			/* [max_open] partitions with open files */
-	uint32_t	nopen;
-	uint32_t	most_open;		/* places in open */
-	uint32_t	max_open;		/* of them, as long as granted */
-	bool		granted;		/* descriptors have been asked for since the last rest */
-	uint32_t	current;		/* whose descriptor is out->fd, or NONE */
-	char	   *directory;		/* of the current segment */
-	int			directory_fd;	/* for syncfs(), or -1 */
-	bool		may_syncfs;
-	bool		closed_unsynced;	/* some file of the segment was */
-	PartBlock  *blocks;
-	uint32_t	nblocks;
-	uint32_t	blocks_cap;
+	PartFile  *files; /* [partitions] */
+	uint32_t  *open;  /* [max_open] partitions with open files */
+	uint32_t   nopen;
+	uint32_t   most_open;	 /* places in open */
+	uint32_t   max_open;	 /* of them, as long as granted */
+	bool	   granted;		 /* descriptors have been asked for since the last rest */
+	uint32_t   current;		 /* whose descriptor is out->fd, or NONE */
+	char	  *directory;	 /* of the current segment */
+	int		   directory_fd; /* for syncfs(), or -1 */
+	bool	   may_syncfs;
+	bool	   closed_unsynced; /* some file of the segment was */
+	PartBlock *blocks;
+	uint32_t   nblocks;
+	uint32_t   blocks_cap;
 } PartState;
 
 uint64_t
@@ -88,8 +88,8 @@ static bool
 syncfs_reports(void)
 {
 	struct utsname name;
-	int			major;
-	int			minor;
+	int			   major;
+	int			   minor;
 
 	return uname(&name) == 0 && sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
 		(major > 5 || (major == 5 && minor >= 8));
@@ -111,7 +111,7 @@ static ShfCode
 parts_open(ShfOutput *out, ShfError *err)
 {
 	const ShfWriterOptions *options = out->options;
-	PartState  *state = calloc(1, sizeof(*state));
+	PartState			   *state = calloc(1, sizeof(*state));
 
 	out->state = state;
 	if (state == NULL)
@@ -135,8 +135,8 @@ parts_open(ShfOutput *out, ShfError *err)
 static void
 ask_files(ShfOutput *out)
 {
-	PartState  *state = out->state;
-	uint32_t	granted = (uint32_t) shf_output_ask_files(out);
+	PartState *state = out->state;
+	uint32_t   granted = (uint32_t) shf_output_ask_files(out);
 
 	if (granted < 2)
 		state->may_syncfs = false;
@@ -159,7 +159,7 @@ add_open(PartState *state, uint32_t p, int fd)
 static void
 remove_open(PartState *state, uint32_t p)
 {
-	uint32_t	last = state->open[--state->nopen];
+	uint32_t last = state->open[--state->nopen];
 
 	state->open[state->files[p].place] = last;
 	state->files[last].place = state->files[p].place;
@@ -176,8 +176,8 @@ part_path(const PartState *state, uint32_t p)
 static ShfCode
 leave_current(ShfOutput *out, ShfError *err)
 {
-	PartState  *state = out->state;
-	ShfCode		code;
+	PartState *state = out->state;
+	ShfCode	   code;
 
 	if (state->current == NONE)
 		return SHF_OK;
@@ -191,13 +191,13 @@ leave_current(ShfOutput *out, ShfError *err)
 static ShfCode
 close_latest(ShfOutput *out, ShfError *err)
 {
-	PartState  *state = out->state;
-	uint32_t	p = state->open[state->nopen - 1];
-	int			fd = state->files[p].fd;
-	bool		failed = false;
-	int			saved = 0;
-	char	   *path;
-	ShfCode		code;
+	PartState *state = out->state;
+	uint32_t   p = state->open[state->nopen - 1];
+	int		   fd = state->files[p].fd;
+	bool	   failed = false;
+	int		   saved = 0;
+	char	  *path;
+	ShfCode	   code;
 
 	remove_open(state, p);
 	if (out->options->sync && state->directory_fd < 0)
@@ -224,10 +224,10 @@ close_latest(ShfOutput *out, ShfError *err)
 static ShfCode
 make_current(ShfOutput *out, uint32_t p, ShfError *err)
 {
-	PartState  *state = out->state;
-	PartFile   *file = &state->files[p];
-	char	   *path;
-	ShfCode		code = leave_current(out, err);
+	PartState *state = out->state;
+	PartFile  *file = &state->files[p];
+	char	  *path;
+	ShfCode	   code = leave_current(out, err);
 
 	if (!state->granted)
 		ask_files(out);
@@ -251,7 +251,7 @@ make_current(ShfOutput *out, uint32_t p, ShfError *err)
 		out->path = path;
 		if (file->fd < 0)
 		{
-			int			fd;
+			int fd;
 
 			code = shf_file_reopen(path, file->bytes, &fd, err);
 			if (code == SHF_OK)
@@ -270,8 +270,8 @@ make_current(ShfOutput *out, uint32_t p, ShfError *err)
 static ShfCode
 begin_segment(ShfOutput *out, ShfError *err)
 {
-	PartState  *state = out->state;
-	ShfCode		code = shf_segment_begin(out, err);
+	PartState *state = out->state;
+	ShfCode	   code = shf_segment_begin(out, err);
 
 	if (code != SHF_OK)
 		return code;
@@ -302,15 +302,15 @@ complete_file(ShfOutput *out, uint32_t p, uint64_t first_row, bool sync, ShfErro
 	uint32_t	entry = file->last;
 	uint64_t	offset = out->leader.len + file->message_bytes;
 	ShfExtent	extent = {
-		.partition = p,
-		.blocks = file->blocks,
-		.offset = out->leader.len,
-		.bytes = file->message_bytes,
-		.raw_bytes = file->raw_bytes,
-		.rows = file->rows,
-		.first_row = first_row,
-	};
-	ShfCode		code;
+		  .partition = p,
+		  .blocks = file->blocks,
+		  .offset = out->leader.len,
+		  .bytes = file->message_bytes,
+		  .raw_bytes = file->raw_bytes,
+		  .rows = file->rows,
+		  .first_row = first_row,
+	  };
+	ShfCode code;
 
 	code = shf_positions_reserve(out, file->blocks, err);
 	if (code != SHF_OK)
@@ -319,7 +319,7 @@ complete_file(ShfOutput *out, uint32_t p, uint64_t first_row, bool sync, ShfErro
 	for (uint32_t i = file->blocks; i > 0; i--)
 	{
 		const PartBlock *block = &state->blocks[entry];
-		ShfBlockPos *pos = &out->positions[i - 1];
+		ShfBlockPos		*pos = &out->positions[i - 1];
 
 		offset -= block->metadata_bytes + block->body_bytes;
 		pos->offset = (int64_t) offset;
@@ -336,7 +336,7 @@ complete_file(ShfOutput *out, uint32_t p, uint64_t first_row, bool sync, ShfErro
 	if (code != SHF_OK)
 		return code;
 	remove_open(state, p);
-	state->current = NONE;		/* out->fd owns the descriptor now */
+	state->current = NONE; /* out->fd owns the descriptor now */
 	code = shf_file_close(out, sync, err);
 	if (code != SHF_OK)
 		return code;
@@ -348,12 +348,12 @@ complete_file(ShfOutput *out, uint32_t p, uint64_t first_row, bool sync, ShfErro
 static ShfCode
 end_segment(ShfOutput *out, ShfError *err)
 {
-	PartState  *state = out->state;
-	uint32_t	partitions = out->options->partitions;
-	uint32_t	nfiles = 0;
-	uint64_t	first_row = 0;
-	bool		whole;
-	ShfCode		code = SHF_OK;
+	PartState *state = out->state;
+	uint32_t   partitions = out->options->partitions;
+	uint32_t   nfiles = 0;
+	uint64_t   first_row = 0;
+	bool	   whole;
+	ShfCode	   code = SHF_OK;
 
 	for (uint32_t p = 0; p < partitions; p++)
 		nfiles += state->files[p].blocks > 0;
@@ -371,8 +371,8 @@ end_segment(ShfOutput *out, ShfError *err)
 
 	if (whole)
 	{
-		uint64_t	begun = shf_clock();
-		int			result = syncfs(state->directory_fd);
+		uint64_t begun = shf_clock();
+		int		 result = syncfs(state->directory_fd);
 
 		out->account->sync_ns += shf_clock() - begun;
 		if (result < 0)
@@ -393,8 +393,8 @@ end_segment(ShfOutput *out, ShfError *err)
 static ShfCode
 parts_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes, ShfError *err)
 {
-	PartState  *state = out->state;
-	ShfCode		code = SHF_OK;
+	PartState *state = out->state;
+	ShfCode	   code = SHF_OK;
 
 	(void) bytes;
 	if (out->segment_open && shf_segment_current(out)->rows + rows > SHF_SEGMENT_MAX_ROWS)
@@ -409,15 +409,15 @@ parts_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t byt
 static ShfCode
 parts_add_block(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError *err)
 {
-	PartState  *state = out->state;
-	PartFile   *file = &state->files[block->partition];
-	PartBlock  *entry;
+	PartState *state = out->state;
+	PartFile  *file = &state->files[block->partition];
+	PartBlock *entry;
 
 	(void) offset;
 	if (state->nblocks == state->blocks_cap)
 	{
-		uint32_t	cap = state->nblocks + state->nblocks / 8 + 16;
-		PartBlock  *blocks = realloc(state->blocks, sizeof(PartBlock) * (size_t) cap);
+		uint32_t   cap = state->nblocks + state->nblocks / 8 + 16;
+		PartBlock *blocks = realloc(state->blocks, sizeof(PartBlock) * (size_t) cap);
 
 		if (blocks == NULL)
 			return out_of_memory(err);
@@ -451,8 +451,8 @@ parts_end_run(ShfOutput *out, ShfError *err)
 static ShfCode
 parts_rest(ShfOutput *out, ShfError *err)
 {
-	PartState  *state = out->state;
-	ShfCode		code = leave_current(out, err);
+	PartState *state = out->state;
+	ShfCode	   code = leave_current(out, err);
 
 	while (code == SHF_OK && state->nopen > 0)
 		code = close_latest(out, err);
@@ -471,7 +471,7 @@ parts_rest(ShfOutput *out, ShfError *err)
 static ShfCode
 parts_finish(ShfOutput *out, ShfError *err)
 {
-	ShfCode		code = SHF_OK;
+	ShfCode code = SHF_OK;
 
 	if (out->segment_open)
 		code = end_segment(out, err);
@@ -483,7 +483,7 @@ parts_finish(ShfOutput *out, ShfError *err)
 static void
 parts_abort(ShfOutput *out)
 {
-	PartState  *state = out->state;
+	PartState *state = out->state;
 
 	if (state == NULL)
 		return;

@@ -18,7 +18,7 @@ stream_open(ShfOutput *out, ShfError *err)
 static ShfCode
 stream_start(ShfOutput *out, ShfError *err)
 {
-	ShfCode		code;
+	ShfCode code;
 
 	out->leader.len = 0;
 	code = shf_schema_message(&out->leader, out->schema, err);
@@ -28,8 +28,7 @@ stream_start(ShfOutput *out, ShfError *err)
 }
 
 static ShfCode
-stream_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes,
-				  ShfError *err)
+stream_open_block(ShfOutput *out, uint32_t partition, uint32_t rows, uint64_t bytes, ShfError *err)
 {
 	(void) partition;
 	(void) rows;
@@ -65,7 +64,7 @@ stream_rest(ShfOutput *out, ShfError *err)
 static ShfCode
 stream_finish(ShfOutput *out, ShfError *err)
 {
-	ShfCode		code = SHF_OK;
+	ShfCode code = SHF_OK;
 
 	if (out->file_bytes == 0)
 		code = stream_start(out, err);

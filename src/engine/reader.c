@@ -21,10 +21,10 @@
 
 #include "crc32c.h"
 
-#define PREFIX_BYTES 8           /* FF FF FF FF, i32 metadata length */
-#define AHEAD_LARGE  (64 * 1024) /* behind a block of up to half of this */
-#define AHEAD_SMALL  (8 * 1024)  /* behind a larger one: its header */
-#define AHEAD_FIRST  (16 * 1024)
+#define PREFIX_BYTES 8			 /* FF FF FF FF, i32 metadata length */
+#define AHEAD_LARGE	 (64 * 1024) /* behind a block of up to half of this */
+#define AHEAD_SMALL	 (8 * 1024)	 /* behind a larger one: its header */
+#define AHEAD_FIRST	 (16 * 1024)
 
 static inline uint32_t
 get32(const uint8_t *p)
@@ -51,7 +51,7 @@ source_read(const ShfReader *r, uint64_t offset, void *dst, size_t len, const ch
 			ShfError *err)
 {
 	uint8_t *out = dst;
-	size_t done = 0;
+	size_t	 done = 0;
 
 	if (r->fd < 0)
 	{
@@ -78,7 +78,7 @@ ShfCode
 shf_reader_bytes(ShfReader *r, uint64_t offset, size_t len, const char *what, const uint8_t **data,
 				 ShfError *err)
 {
-	size_t want = len > r->ahead ? len : r->ahead;
+	size_t	want = len > r->ahead ? len : r->ahead;
 	ShfCode code;
 
 	if (offset > r->size || len > r->size - offset)
@@ -133,10 +133,10 @@ static ShfCode
 read_schema(ShfReader *r, ShfError *err)
 {
 	const uint8_t *p;
-	uint32_t len;
-	ShfError detail;
-	ShfCode code = shf_reader_bytes(r, 0, SHF_FILE_HEADER_BYTES + PREFIX_BYTES,
-									"the header of an Arrow file", &p, err);
+	uint32_t	   len;
+	ShfError	   detail;
+	ShfCode		   code = shf_reader_bytes(r, 0, SHF_FILE_HEADER_BYTES + PREFIX_BYTES,
+										   "the header of an Arrow file", &p, err);
 
 	if (code != SHF_OK)
 		return code;
@@ -165,7 +165,7 @@ reader_create(ShfReader **reader, int fd, const void *memory, uint64_t size, con
 			  ShfError *err)
 {
 	ShfReader *r = calloc(1, sizeof(ShfReader));
-	ShfCode code = SHF_OK;
+	ShfCode	   code = SHF_OK;
 
 	if (r != NULL)
 		r->name = strdup(name);
@@ -194,8 +194,8 @@ ShfCode
 shf_reader_open(ShfReader **reader, const char *path, ShfError *err)
 {
 	struct stat st;
-	int fd;
-	ShfCode code;
+	int			fd;
+	ShfCode		code;
 
 	*reader = NULL;
 	do
@@ -274,10 +274,10 @@ static ShfCode
 read_header(ShfReader *r, uint64_t offset, uint64_t limit, const uint8_t **metadata,
 			size_t *metadata_bytes, ShfBatchHeader *header, ShfError *err)
 {
-	char text[160];
+	char	 text[160];
 	uint32_t len;
 	ShfError detail;
-	ShfCode code;
+	ShfCode	 code;
 
 	if (limit > r->size)
 		return ends_early(r, r->size, limit, "its blocks", err);
@@ -324,7 +324,7 @@ static uint32_t
 message_crc(const ShfBatch *b)
 {
 	const uint8_t *digits = b->message + PREFIX_BYTES + b->header.crc_offset;
-	uint32_t crc = shf_crc32c(0, b->message + PREFIX_BYTES, b->header.crc_offset);
+	uint32_t	   crc = shf_crc32c(0, b->message + PREFIX_BYTES, b->header.crc_offset);
 
 	crc = shf_crc32c(crc, "00000000", 8);
 	return shf_crc32c(crc, digits + 8, (size_t) (b->message + b->message_bytes - (digits + 8)));
@@ -351,7 +351,7 @@ static ShfCode
 load_message(ShfReader *r, ShfBatch *b, uint64_t offset, const uint8_t *metadata,
 			 const ShfBatchHeader *header, ShfError *err)
 {
-	size_t have;
+	size_t	have;
 	ShfCode code;
 
 	if (r->fd < 0 && ((uintptr_t) metadata & 7) == 0)
@@ -388,8 +388,8 @@ shf_reader_any_block(ShfReader *r, ShfBatch *b, uint64_t offset, uint64_t limit,
 {
 	const uint8_t *metadata;
 	ShfBatchHeader header;
-	uint32_t crc;
-	ShfCode code;
+	uint32_t	   crc;
+	ShfCode		   code;
 
 	shf_batch_clear(b);
 	code = name_batch(r, b, err);
@@ -434,9 +434,9 @@ shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit, uint32_t *rows,
 				uint64_t *message_bytes, ShfError *err)
 {
 	const uint8_t *metadata;
-	size_t metadata_bytes;
+	size_t		   metadata_bytes;
 	ShfBatchHeader header;
-	ShfCode code = read_header(r, offset, limit, &metadata, &metadata_bytes, &header, err);
+	ShfCode		   code = read_header(r, offset, limit, &metadata, &metadata_bytes, &header, err);
 
 	if (code != SHF_OK)
 		return code;

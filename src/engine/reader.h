@@ -12,62 +12,62 @@
 typedef struct ShfNode
 {
 	const ShfField *field;
-	ShfColumn *column;
-	int parent;					/* index of the parent node, or -1 */
-	int first_buffer;
-	int nbuffers;
+	ShfColumn	   *column;
+	int				parent; /* index of the parent node, or -1 */
+	int				first_buffer;
+	int				nbuffers;
 } ShfNode;
 
 /* What a top-level column's buffers are decompressed into; grows only. */
 typedef struct ShfSlab
 {
 	uint8_t *data;
-	size_t cap;
+	size_t	 cap;
 } ShfSlab;
 
 struct ShfBatch
 {
-	ShfSchema schema;
-	int nnodes;
-	int nbuffers;
-	ShfNode *nodes;				/* [nnodes] */
-	ShfColumn *columns;			/* [nnodes]: top level first, children of a node together */
-	int *first_node;			/* [nfields + 1] node of each top-level column */
-	bool *decoded;				/* [nfields] */
-	ShfSlab *slabs;				/* [nfields] */
+	ShfSchema		 schema;
+	int				 nnodes;
+	int				 nbuffers;
+	ShfNode			*nodes;		 /* [nnodes] */
+	ShfColumn		*columns;	 /* [nnodes]: top level first, children of a node together */
+	int				*first_node; /* [nfields + 1] node of each top-level column */
+	bool			*decoded;	 /* [nfields] */
+	ShfSlab			*slabs;		 /* [nfields] */
 	ShfDecompressor *decompressor;
-	size_t fixed_memory;		/* of everything above but slabs and decompressor */
+	size_t			 fixed_memory; /* of everything above but slabs and decompressor */
 
 	/* The block; message is NULL while there is none. */
-	char *name;					/* its file, for messages */
-	uint64_t offset;			/* its place there */
-	const uint8_t *message;		/* buffer, or the reader's memory */
-	size_t message_bytes;
-	size_t metadata_bytes;		/* with the 8-byte prefix */
+	char		  *name;	/* its file, for messages */
+	uint64_t	   offset;	/* its place there */
+	const uint8_t *message; /* buffer, or the reader's memory */
+	size_t		   message_bytes;
+	size_t		   metadata_bytes; /* with the 8-byte prefix */
 	ShfBatchHeader header;
-	uint8_t *buffer;
-	size_t buffer_cap;
+	uint8_t		  *buffer;
+	size_t		   buffer_cap;
 };
 
 struct ShfReader
 {
-	char *name;
-	int fd;						/* -1: memory */
+	char		  *name;
+	int			   fd; /* -1: memory */
 	const uint8_t *memory;
-	uint64_t size;
-	ShfSchema schema;
-	size_t schema_bytes;		/* of the leading schema message, prefix included */
+	uint64_t	   size;
+	ShfSchema	   schema;
+	size_t		   schema_bytes; /* of the leading schema message, prefix included */
 
 	/* The last piece read ahead: serves prefixes, headers and small blocks. */
 	uint8_t *window;
-	size_t window_cap;
+	size_t	 window_cap;
 	uint64_t window_at;
-	size_t window_len;
-	size_t ahead;				/* bytes to read at least, by the size of the last block */
+	size_t	 window_len;
+	size_t	 ahead; /* bytes to read at least, by the size of the last block */
 };
 
 /* A file begins with the magic and two zero bytes; the schema message follows. */
-#define SHF_FILE_HEADER_BYTES	8
+#define SHF_FILE_HEADER_BYTES 8
 
 /* ------------------------------------------------------------ reader.c */
 
@@ -79,13 +79,13 @@ extern ShfCode shf_reader_bytes(ShfReader *r, uint64_t offset, size_t len, const
 								const uint8_t **data, ShfError *err);
 
 /* shf_reader_block() for any partition. */
-extern ShfCode shf_reader_any_block(ShfReader *r, ShfBatch *batch, uint64_t offset,
-									uint64_t limit, ShfError *err);
+extern ShfCode
+shf_reader_any_block(ShfReader *r, ShfBatch *batch, uint64_t offset, uint64_t limit, ShfError *err);
 
 /* ------------------------------------------------------------ batch.c */
 
-#define SHF_ALIGN_UP(n, a)	(((n) + (a) - 1) & ~((a) - 1))
-#define SHF_BUFFER_ALIGN	((size_t) 64)	/* of everything the batch allocates */
+#define SHF_ALIGN_UP(n, a) (((n) + (a) -1) & ~((a) -1))
+#define SHF_BUFFER_ALIGN   ((size_t) 64) /* of everything the batch allocates */
 
 static inline int64_t
 shf_get64(const uint8_t *p)
@@ -131,8 +131,8 @@ extern ShfCode shf_batch_stored(const ShfBatch *batch, int i, const uint8_t **da
 extern ShfCode shf_batch_nomem(ShfError *err, size_t bytes);
 
 /* "block at byte N of file "F" is damaged: ..." */
-extern ShfCode shf_batch_corrupt(const ShfBatch *batch, ShfError *err, const char *fmt,...)
-			__attribute__((format(printf, 3, 4)));
+extern ShfCode shf_batch_corrupt(const ShfBatch *batch, ShfError *err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* ------------------------------------------------------------ verify.c */
 
@@ -140,4 +140,4 @@ extern ShfCode shf_batch_corrupt(const ShfBatch *batch, ShfError *err, const cha
 extern ShfCode shf_verify_reader(ShfReader *reader, const uint8_t *id, const ShfExtent *extents,
 								 uint32_t nextents, ShfError *err);
 
-#endif							/* SHF_READER_H */
+#endif /* SHF_READER_H */

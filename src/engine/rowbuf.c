@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define TAG_UNITS(tag)		((tag) & ((1u << SHF_TAG_UNIT_BITS) - 1))
-#define TAG_PARTITION(tag)	((tag) >> SHF_TAG_UNIT_BITS)
+#define TAG_UNITS(tag)	   ((tag) & ((1u << SHF_TAG_UNIT_BITS) - 1))
+#define TAG_PARTITION(tag) ((tag) >> SHF_TAG_UNIT_BITS)
 
 /* Huge pages begin here: a small write must not pay for zeroing one. */
-#define SMALL_PAGES_BYTES	((size_t) 4 << 20)
+#define SMALL_PAGES_BYTES ((size_t) 4 << 20)
 
 /* Partition numbers and the one for taken rows must fit into a tag. */
 _Static_assert(SHF_MAX_PARTITIONS < 1 << (32 - SHF_TAG_UNIT_BITS), "partition does not fit a tag");
@@ -36,8 +36,8 @@ commit(ShfRowBuf *rb, size_t bytes)
 }
 
 ShfCode
-shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
-				uint32_t max_row, size_t region_bytes, ShfError *err)
+shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions, uint32_t max_row,
+				size_t region_bytes, ShfError *err)
 {
 	memset(rb, 0, sizeof(*rb));
 	rb->layout = layout;
@@ -97,8 +97,8 @@ copy_short(uint8_t *dst, const uint8_t *src, size_t len)
 {
 	if (len - 4 <= 12)
 	{
-		size_t		inner = len / 8 * 4;
-		uint32_t	piece[4];
+		size_t	 inner = len / 8 * 4;
+		uint32_t piece[4];
 
 		memcpy(&piece[0], src, 4);
 		memcpy(&piece[1], src + inner, 4);
@@ -132,24 +132,24 @@ ShfAppend
 shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 {
 	const ShfRowLayout *layout = rb->layout;
-	const uint32_t *var_slot = layout->var_slot;
-	const ShfBytes *var = row->var;
-	const int	nvar = layout->nvar;
-	const int	null_words = rb->null_words;
-	const uint32_t fixed_bytes = layout->fixed_bytes;
-	const uint32_t null_offset = layout->null_offset;
-	const size_t used = rb->used;
-	const size_t usable = rb->usable;
-	const uint32_t nrows = rb->nrows;
-	uint32_t   *nulls = rb->nulls;
-	uint32_t   *tag = rb->tags - 1 - (size_t) nrows;
-	uint32_t   *count = rb->counts + partition;
-	uint8_t    *region = rb->region;
-	uint8_t    *dst = region + used;
-	size_t		free_after;		/* without this row's bytes, with the overhead of the next */
-	uint64_t	total = fixed_bytes;
-	uint32_t	bytes;
-	uint32_t	at = fixed_bytes;
+	const uint32_t	   *var_slot = layout->var_slot;
+	const ShfBytes	   *var = row->var;
+	const int			nvar = layout->nvar;
+	const int			null_words = rb->null_words;
+	const uint32_t		fixed_bytes = layout->fixed_bytes;
+	const uint32_t		null_offset = layout->null_offset;
+	const size_t		used = rb->used;
+	const size_t		usable = rb->usable;
+	const uint32_t		nrows = rb->nrows;
+	uint32_t		   *nulls = rb->nulls;
+	uint32_t		   *tag = rb->tags - 1 - (size_t) nrows;
+	uint32_t		   *count = rb->counts + partition;
+	uint8_t			   *region = rb->region;
+	uint8_t			   *dst = region + used;
+	size_t				free_after; /* without this row's bytes, with the overhead of the next */
+	uint64_t			total = fixed_bytes;
+	uint32_t			bytes;
+	uint32_t			at = fixed_bytes;
 
 	for (int i = 0; i < nvar; i++)
 		total += var[i].len;
@@ -166,8 +166,7 @@ shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 	if (bytes > rb->max_row_bytes)
 		rb->max_row_bytes = bytes;
 	(*count)++;
-	*tag = partition << SHF_TAG_UNIT_BITS |
-		(bytes / 8 < 1u << SHF_TAG_UNIT_BITS ? bytes / 8 : 0);
+	*tag = partition << SHF_TAG_UNIT_BITS | (bytes / 8 < 1u << SHF_TAG_UNIT_BITS ? bytes / 8 : 0);
 
 	/* As shf_rowbuf_next() would say. */
 	if (row->fixed != dst)
@@ -177,7 +176,7 @@ shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 	memcpy(dst, &bytes, sizeof(bytes));
 	for (int i = 0; i < null_words; i++)
 	{
-		uint32_t	word;
+		uint32_t word;
 
 		memcpy(&word, dst + null_offset + 4 * i, sizeof(word));
 		nulls[i] |= word;
@@ -185,8 +184,8 @@ shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 	for (int i = 0; i < nvar; i++)
 	{
 		const uint8_t *src = var[i].data;
-		const size_t len = var[i].len;
-		uint64_t	slot = at | (uint64_t) len << 32;
+		const size_t   len = var[i].len;
+		uint64_t	   slot = at | (uint64_t) len << 32;
 
 		memcpy(dst + var_slot[i], &slot, sizeof(slot));
 		copy_short(dst + at, src, len);
@@ -198,23 +197,23 @@ shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 bool
 shf_rowbuf_resize(ShfRowBuf *rb, size_t usable)
 {
-	size_t		tag_bytes = (size_t) rb->nrows * sizeof(uint32_t);
-	uint32_t   *top;
+	size_t	  tag_bytes = (size_t) rb->nrows * sizeof(uint32_t);
+	uint32_t *top;
 
 	usable &= ~(size_t) 7;
 	if (usable == rb->usable)
 		return true;
-	if (usable > rb->region_bytes ||
-		rb->used + SHF_ROW_OVERHEAD * (uint64_t) rb->nrows > usable || !commit(rb, usable))
+	if (usable > rb->region_bytes || rb->used + SHF_ROW_OVERHEAD * (uint64_t) rb->nrows > usable ||
+		!commit(rb, usable))
 		return false;
 	top = (uint32_t *) (rb->region + usable);
 	memmove(top - rb->nrows, rb->tags - rb->nrows, tag_bytes);
 	if (usable < rb->usable)
 	{
 		/* What lies above now belongs to someone else's share of the limit. */
-		size_t		page = 4096;
-		size_t		from = (usable + page - 1) & ~(page - 1);
-		size_t		to = rb->usable & ~(page - 1);
+		size_t page = 4096;
+		size_t from = (usable + page - 1) & ~(page - 1);
+		size_t to = rb->usable & ~(page - 1);
 
 		if (from < to)
 			madvise(rb->region + from, to - from, MADV_DONTNEED);
@@ -246,14 +245,14 @@ tag_bytes(const ShfRowBuf *rb, uint32_t tag, size_t at)
 static uint64_t
 retained_bytes(const ShfRowBuf *rb, const ShfRetain *retain)
 {
-	uint64_t	total = 0;
-	size_t		at = 0;
+	uint64_t total = 0;
+	size_t	 at = 0;
 
 	for (uint32_t i = 0; i < rb->nrows; i++)
 	{
-		uint32_t	tag = rb->tags[-1 - (int64_t) i];
-		uint32_t	p = TAG_PARTITION(tag);
-		uint32_t	bytes = tag_bytes(rb, tag, at);
+		uint32_t tag = rb->tags[-1 - (int64_t) i];
+		uint32_t p = TAG_PARTITION(tag);
+		uint32_t bytes = tag_bytes(rb, tag, at);
 
 		if (p != rb->partitions && shf_retained(retain, p, rb->counts[p]))
 			total += bytes + SHF_ROW_OVERHEAD;
@@ -270,9 +269,9 @@ retained_bytes(const ShfRowBuf *rb, const ShfRetain *retain)
 ShfRetain
 shf_rowbuf_plan_retain(const ShfRowBuf *rb, uint32_t min_rows, size_t max_bytes)
 {
-	ShfRetain	retain = {0, 0};
-	uint64_t	average;
-	uint64_t	max_rows;
+	ShfRetain retain = {0, 0};
+	uint64_t  average;
+	uint64_t  max_rows;
 
 	if (rb->nrows == 0 || min_rows <= 1)
 		return retain;
@@ -281,13 +280,13 @@ shf_rowbuf_plan_retain(const ShfRowBuf *rb, uint32_t min_rows, size_t max_bytes)
 
 	while (max_rows > 0)
 	{
-		uint64_t	histogram[256] = {0};	/* rows of partitions with so many rows */
-		uint64_t	kept = 0;
-		uint32_t	top = min_rows < 256 ? min_rows : 256;
+		uint64_t histogram[256] = {0}; /* rows of partitions with so many rows */
+		uint64_t kept = 0;
+		uint32_t top = min_rows < 256 ? min_rows : 256;
 
 		for (uint32_t p = 0; p < rb->partitions; p++)
 		{
-			uint32_t	n = rb->counts[p];
+			uint32_t n = rb->counts[p];
 
 			if (n < top)
 				histogram[n] += n;
@@ -319,23 +318,23 @@ shf_rowbuf_plan_retain(const ShfRowBuf *rb, uint32_t min_rows, size_t max_bytes)
 const uint32_t *
 shf_rowbuf_sort(ShfRowBuf *rb)
 {
-	uint32_t   *order = rb->tags - 2 * (size_t) rb->nrows;
-	uint32_t   *next = rb->counts;
+	uint32_t	   *order = rb->tags - 2 * (size_t) rb->nrows;
+	uint32_t	   *next = rb->counts;
 	const uint32_t *tags = rb->tags;
-	uint32_t	at = 0;
-	uint32_t	sum = 0;
-	size_t		in_use;
+	uint32_t		at = 0;
+	uint32_t		sum = 0;
+	size_t			in_use;
 
 	for (uint32_t p = 0; p <= rb->partitions; p++)
 	{
-		uint32_t	n = next[p];
+		uint32_t n = next[p];
 
 		next[p] = sum;
 		sum += n;
 	}
 	for (uint32_t i = 0; i < rb->nrows; i++)
 	{
-		uint32_t	tag = *--tags;
+		uint32_t tag = *--tags;
 
 		order[next[TAG_PARTITION(tag)]++] = at;
 		at += tag_bytes(rb, tag, (size_t) at * 8) / 8;
@@ -350,9 +349,9 @@ shf_rowbuf_sort(ShfRowBuf *rb)
 void
 shf_rowbuf_compact(ShfRowBuf *rb, const ShfRetain *retain)
 {
-	size_t		from = 0;
-	size_t		to = 0;
-	uint32_t	kept = 0;
+	size_t	 from = 0;
+	size_t	 to = 0;
+	uint32_t kept = 0;
 
 	if (retain->below == 0)
 	{
@@ -371,9 +370,9 @@ shf_rowbuf_compact(ShfRowBuf *rb, const ShfRetain *retain)
 
 	for (uint32_t i = 0; i < rb->nrows; i++)
 	{
-		uint32_t	tag = rb->tags[-1 - (int64_t) i];
-		uint32_t	p = TAG_PARTITION(tag);
-		uint32_t	bytes = tag_bytes(rb, tag, from);
+		uint32_t tag = rb->tags[-1 - (int64_t) i];
+		uint32_t p = TAG_PARTITION(tag);
+		uint32_t bytes = tag_bytes(rb, tag, from);
 
 		if (p != rb->partitions && shf_retained(retain, p, rb->counts[p]))
 		{
@@ -397,22 +396,22 @@ shf_rowbuf_compact(ShfRowBuf *rb, const ShfRetain *retain)
 ShfRows
 shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition)
 {
-	uint32_t   *order = rb->tags - 2 * (size_t) rb->nrows;
-	ShfRows		rows = {
-		.arena = rb->region,
-		.order = order,
-		.row_bytes = rb->max_row_bytes,
-		.max_row_bytes = rb->max_row_bytes,
-		.nulls = rb->nulls,
-	};
-	size_t		at = 0;
+	uint32_t *order = rb->tags - 2 * (size_t) rb->nrows;
+	ShfRows	  rows = {
+		  .arena = rb->region,
+		  .order = order,
+		  .row_bytes = rb->max_row_bytes,
+		  .max_row_bytes = rb->max_row_bytes,
+		  .nulls = rb->nulls,
+	  };
+	size_t at = 0;
 
 	if (rb->counts[partition] == 0)
 		return rows;
 	for (uint32_t i = 0; i < rb->nrows; i++)
 	{
-		uint32_t   *tag = &rb->tags[-1 - (int64_t) i];
-		uint32_t	bytes = tag_bytes(rb, *tag, at);
+		uint32_t *tag = &rb->tags[-1 - (int64_t) i];
+		uint32_t  bytes = tag_bytes(rb, *tag, at);
 
 		if (TAG_PARTITION(*tag) == partition)
 		{

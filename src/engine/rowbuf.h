@@ -24,56 +24,56 @@
 
 #include "shf.h"
 
-#define SHF_TAG_UNIT_BITS	12	/* 8-byte units of the row; 0: see the row itself */
-#define SHF_ROW_OVERHEAD	8	/* tag and order entry */
+#define SHF_TAG_UNIT_BITS 12 /* 8-byte units of the row; 0: see the row itself */
+#define SHF_ROW_OVERHEAD  8	 /* tag and order entry */
 
 /* Bytes a reader of the last value may look at behind it (see encode.c). */
-#define SHF_ROWBUF_SLACK	64
+#define SHF_ROWBUF_SLACK 64
 
 typedef struct ShfRowBuf
 {
 	const ShfRowLayout *layout;
-	uint32_t	partitions;
-	uint32_t	max_row;		/* larger rows are not taken */
-	uint8_t    *staging;		/* fixed part of a row that has no place yet */
-	int			null_words;
-	uint32_t   *nulls;			/* OR of the null bitmaps of all rows */
+	uint32_t			partitions;
+	uint32_t			max_row; /* larger rows are not taken */
+	uint8_t			   *staging; /* fixed part of a row that has no place yet */
+	int					null_words;
+	uint32_t		   *nulls; /* OR of the null bitmaps of all rows */
 
-	uint8_t    *region;
-	size_t		region_bytes;	/* mapped, SHF_ROWBUF_SLACK apart */
-	size_t		committed;		/* accessible part of it */
-	size_t		usable;			/* a multiple of 8 */
-	size_t		used;
-	size_t		touched;		/* most bytes in use by a sort so far, at most usable */
-	uint32_t	nrows;
-	uint32_t	max_row_bytes;
-	uint32_t   *tags;			/* tag of row i is tags[-1 - i] */
+	uint8_t	 *region;
+	size_t	  region_bytes; /* mapped, SHF_ROWBUF_SLACK apart */
+	size_t	  committed;	/* accessible part of it */
+	size_t	  usable;		/* a multiple of 8 */
+	size_t	  used;
+	size_t	  touched; /* most bytes in use by a sort so far, at most usable */
+	uint32_t  nrows;
+	uint32_t  max_row_bytes;
+	uint32_t *tags; /* tag of row i is tags[-1 - i] */
 
 	/*
 	 * Rows per partition; after shf_rowbuf_sort() the end of each partition in the
 	 * order array.  Entry [partitions] collects rows that were taken out early.
 	 */
-	uint32_t   *counts;
+	uint32_t *counts;
 } ShfRowBuf;
 
 /* Consecutive entries of a sorted order array. */
 typedef struct ShfRows
 {
-	const uint8_t *arena;
-	const uint32_t *order;		/* offsets from arena in units of 8 bytes */
-	uint32_t	n;
-	uint32_t	ahead;			/* valid entries behind them, for prefetching */
-	uint32_t	row_bytes;		/* of an average row */
-	uint32_t	max_row_bytes;	/* no row is larger */
-	const uint32_t *nulls;		/* a clear bit: no row has a NULL in this column */
+	const uint8_t  *arena;
+	const uint32_t *order; /* offsets from arena in units of 8 bytes */
+	uint32_t		n;
+	uint32_t		ahead;		   /* valid entries behind them, for prefetching */
+	uint32_t		row_bytes;	   /* of an average row */
+	uint32_t		max_row_bytes; /* no row is larger */
+	const uint32_t *nulls;		   /* a clear bit: no row has a NULL in this column */
 } ShfRows;
 
 /* Which partitions keep their rows for the next run: fewer than "below", or exactly
  * that many and a number under "upto". */
 typedef struct ShfRetain
 {
-	uint32_t	below;
-	uint32_t	upto;
+	uint32_t below;
+	uint32_t upto;
 } ShfRetain;
 
 static inline bool
@@ -91,14 +91,14 @@ shf_row_at(const uint8_t *arena, uint32_t order)
 static inline uint32_t
 shf_row_bytes(const uint8_t *row)
 {
-	uint32_t	bytes;
+	uint32_t bytes;
 
 	memcpy(&bytes, row, sizeof(bytes));
 	return bytes;
 }
 
 /* Usable bytes in the beginning. */
-#define SHF_ROWBUF_FIRST	((size_t) 32 << 10)
+#define SHF_ROWBUF_FIRST ((size_t) 32 << 10)
 
 /*
  * layout must outlive the buffer; max_row: the largest packed row it takes;
@@ -106,7 +106,7 @@ shf_row_bytes(const uint8_t *row)
  */
 extern ShfCode shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions,
 							   uint32_t max_row, size_t region_bytes, ShfError *err);
-extern void shf_rowbuf_release(ShfRowBuf *rb);
+extern void	   shf_rowbuf_release(ShfRowBuf *rb);
 
 /* Memory beside the region: counts and bitmap. */
 extern uint64_t shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t partitions);
@@ -118,7 +118,7 @@ extern uint64_t shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t par
 static inline uint8_t *
 shf_rowbuf_next(const ShfRowBuf *rb)
 {
-	uint64_t	overhead = SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1);
+	uint64_t overhead = SHF_ROW_OVERHEAD * ((uint64_t) rb->nrows + 1);
 
 	if (rb->used + rb->layout->fixed_bytes + overhead <= rb->usable)
 		return rb->region + rb->used;
@@ -128,8 +128,8 @@ shf_rowbuf_next(const ShfRowBuf *rb)
 typedef enum ShfAppend
 {
 	SHF_APPENDED,
-	SHF_APPEND_FULL,			/* no room now */
-	SHF_APPEND_LARGE			/* larger than max_row */
+	SHF_APPEND_FULL, /* no room now */
+	SHF_APPEND_LARGE /* larger than max_row */
 } ShfAppend;
 
 /*

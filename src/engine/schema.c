@@ -35,13 +35,13 @@ const ShfKindInfo shf_kinds[SHF_NKINDS] = {
 };
 
 /* Most FieldNodes of a schema: keeps every size computed from it far inside int32. */
-#define MAX_NODES	(1 << 20)
+#define MAX_NODES (1 << 20)
 
 /* Largest FixedSizeBinary: PostgreSQL has no fixed-length type above 32 kB. */
-#define MAX_FIXED_WIDTH	65536
+#define MAX_FIXED_WIDTH 65536
 
 /* Slot of a variable-width column: {uint32 offset, uint32 bytes}. */
-#define VAR_SLOT_BYTES	8
+#define VAR_SLOT_BYTES 8
 
 /* ---------------------------------------------------------------- copy, release */
 
@@ -109,9 +109,9 @@ copy_fields(ShfField **dst, int *ndst, const ShfField *src, int nsrc, ShfError *
 	*ndst = nsrc;
 	for (int i = 0; i < nsrc; i++)
 	{
-		ShfField   *d = &(*dst)[i];
+		ShfField	   *d = &(*dst)[i];
 		const ShfField *s = &src[i];
-		ShfCode		code;
+		ShfCode			code;
 
 		d->kind = s->kind;
 		d->nullable = s->nullable;
@@ -133,7 +133,7 @@ copy_fields(ShfField **dst, int *ndst, const ShfField *src, int nsrc, ShfError *
 ShfCode
 shf_schema_copy(ShfSchema *dst, const ShfSchema *src, ShfError *err)
 {
-	ShfCode		code;
+	ShfCode code;
 
 	memset(dst, 0, sizeof(*dst));
 	code = copy_meta(&dst->meta, &dst->nmeta, src->meta, src->nmeta, err);
@@ -162,12 +162,12 @@ shf_utf8_valid(const void *data, size_t len)
 
 	while (p < end)
 	{
-		uint8_t		c;
+		uint8_t c;
 
 		/* Most text is ASCII: eight bytes at a time. */
 		while (end - p >= 8)
 		{
-			uint64_t	word;
+			uint64_t word;
 
 			memcpy(&word, p, 8);
 			if (word & UINT64_C(0x8080808080808080))
@@ -225,17 +225,16 @@ check_fields(const ShfField *fields, int nfields, int depth, ShfError *err)
 	for (int i = 0; i < nfields; i++)
 	{
 		const ShfField *f = &fields[i];
-		char		owner[160];
-		ShfCode		code;
+		char			owner[160];
+		ShfCode			code;
 
 		if (f->name == NULL || !shf_utf8_valid(f->name, strlen(f->name)))
 			return shf_error(err, SHF_ERR_INVALID, "name of column %d is not valid UTF-8", i + 1);
 		if ((unsigned) f->kind >= SHF_NKINDS)
-			return shf_error(err, SHF_ERR_INVALID, "column \"%s\" has unknown kind %d",
-							 f->name, (int) f->kind);
+			return shf_error(err, SHF_ERR_INVALID, "column \"%s\" has unknown kind %d", f->name,
+							 (int) f->kind);
 		if (depth > SHF_MAX_NESTING)
-			return shf_error(err, SHF_ERR_LIMIT,
-							 "column \"%s\" is nested more than %d levels deep",
+			return shf_error(err, SHF_ERR_LIMIT, "column \"%s\" is nested more than %d levels deep",
 							 f->name, SHF_MAX_NESTING);
 		if (f->kind == SHF_FIXED_BINARY && (f->width < 1 || f->width > MAX_FIXED_WIDTH))
 			return shf_error(err, SHF_ERR_INVALID,
@@ -247,8 +246,7 @@ check_fields(const ShfField *fields, int nfields, int depth, ShfError *err)
 							 "column \"%s\" has decimal precision %d and scale %d, "
 							 "which are outside 1..38 and 0..precision",
 							 f->name, (int) f->precision, (int) f->scale);
-		if (f->nchildren < 0 || f->nmeta < 0 ||
-			(f->kind == SHF_LIST && f->nchildren != 1) ||
+		if (f->nchildren < 0 || f->nmeta < 0 || (f->kind == SHF_LIST && f->nchildren != 1) ||
 			(f->kind != SHF_LIST && f->kind != SHF_STRUCT && f->nchildren != 0))
 			return shf_error(err, SHF_ERR_INVALID, "column \"%s\" of type %s has %d children",
 							 f->name, shf_kinds[f->kind].name, f->nchildren);
@@ -265,9 +263,9 @@ check_fields(const ShfField *fields, int nfields, int depth, ShfError *err)
 ShfCode
 shf_schema_check(const ShfSchema *schema, ShfError *err)
 {
-	ShfCode		code;
-	int			nnodes;
-	int			nbuffers;
+	ShfCode code;
+	int		nnodes;
+	int		nbuffers;
 
 	if (schema->nfields < 0 || schema->nmeta < 0)
 		return shf_error(err, SHF_ERR_INVALID, "schema has a negative number of columns");
@@ -278,8 +276,10 @@ shf_schema_check(const ShfSchema *schema, ShfError *err)
 		return code;
 	shf_schema_count(schema, &nnodes, &nbuffers);
 	if (nnodes > MAX_NODES)
-		return shf_error(err, SHF_ERR_LIMIT, "schema has %d columns, nested ones included, "
-						 "more than the limit of %d", nnodes, MAX_NODES);
+		return shf_error(err, SHF_ERR_LIMIT,
+						 "schema has %d columns, nested ones included, "
+						 "more than the limit of %d",
+						 nnodes, MAX_NODES);
 	return SHF_OK;
 }
 
@@ -363,8 +363,8 @@ shf_schema_count(const ShfSchema *schema, int *nnodes, int *nbuffers)
 ShfCode
 shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err)
 {
-	size_t		n = (size_t) schema->nfields;
-	uint64_t	at;
+	size_t	 n = (size_t) schema->nfields;
+	uint64_t at;
 
 	memset(layout, 0, sizeof(*layout));
 	layout->nfields = schema->nfields;
@@ -383,7 +383,7 @@ shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err
 	{
 		for (int i = 0; i < schema->nfields; i++)
 		{
-			const ShfField *f = &schema->fields[i];
+			const ShfField	  *f = &schema->fields[i];
 			const ShfKindInfo *kind = &shf_kinds[f->kind];
 
 			if (kind->align != (int) align)

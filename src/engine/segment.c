@@ -22,11 +22,11 @@ out_of_memory(ShfError *err)
 static ShfCode
 random_id(uint8_t id[16], ShfError *err)
 {
-	size_t		have = 0;
+	size_t have = 0;
 
 	while (have < 16)
 	{
-		ssize_t		n = getrandom(id + have, 16 - have, 0);
+		ssize_t n = getrandom(id + have, 16 - have, 0);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -77,7 +77,7 @@ shf_segment_begin(ShfOutput *out, ShfError *err)
 
 	if (out->nsegments == out->segments_cap)
 	{
-		int			cap = out->segments_cap * 2 + 4;
+		int cap = out->segments_cap * 2 + 4;
 
 		segment = realloc(out->segments, sizeof(ShfSegment) * (size_t) cap);
 		if (segment == NULL)
@@ -148,8 +148,8 @@ shf_segment_add_extent(ShfOutput *out, const ShfExtent *extent, ShfError *err)
 
 	if (segment->nextents == out->extents_cap)
 	{
-		size_t		cap = grown(segment->nextents);
-		ShfExtent  *extents = realloc(segment->extents, sizeof(ShfExtent) * cap);
+		size_t	   cap = grown(segment->nextents);
+		ShfExtent *extents = realloc(segment->extents, sizeof(ShfExtent) * cap);
 
 		if (extents == NULL)
 			return out_of_memory(err);
@@ -166,7 +166,7 @@ shf_segment_add_extent(ShfOutput *out, const ShfExtent *extent, ShfError *err)
 ShfCode
 shf_positions_reserve(ShfOutput *out, size_t n, ShfError *err)
 {
-	size_t		cap = grown(n);
+	size_t		 cap = grown(n);
 	ShfBlockPos *positions;
 
 	if (n <= out->positions_cap)
@@ -193,9 +193,9 @@ extent_before(const ShfExtent *a, const ShfExtent *b)
 static void
 sort_extents(ShfExtent *extents, uint32_t n)
 {
-	uint32_t	start = n / 2;
-	uint32_t	end = n;
-	uint32_t	i;
+	uint32_t start = n / 2;
+	uint32_t end = n;
+	uint32_t i;
 
 	for (i = 1; i < n && extent_before(&extents[i - 1], &extents[i]); i++)
 		;
@@ -204,9 +204,9 @@ sort_extents(ShfExtent *extents, uint32_t n)
 
 	while (end > 1)
 	{
-		ShfExtent	moved;
-		uint32_t	hole;
-		uint32_t	child;
+		ShfExtent moved;
+		uint32_t  hole;
+		uint32_t  child;
 
 		if (start > 0)
 			moved = extents[--start];

@@ -37,29 +37,29 @@
 typedef enum ShfCode
 {
 	SHF_OK = 0,
-	SHF_ERR_NOMEM,				/* malloc failed */
-	SHF_ERR_IO,					/* a system call failed: sys_errno is set */
-	SHF_ERR_CORRUPT,			/* stored bytes are not what they must be */
-	SHF_ERR_INVALID,			/* the caller's arguments make no sense */
-	SHF_ERR_LIMIT,				/* a limit of the format or of the settings */
-	SHF_ERR_STOPPED				/* the caller has asked for it */
+	SHF_ERR_NOMEM,	 /* malloc failed */
+	SHF_ERR_IO,		 /* a system call failed: sys_errno is set */
+	SHF_ERR_CORRUPT, /* stored bytes are not what they must be */
+	SHF_ERR_INVALID, /* the caller's arguments make no sense */
+	SHF_ERR_LIMIT,	 /* a limit of the format or of the settings */
+	SHF_ERR_STOPPED	 /* the caller has asked for it */
 } ShfCode;
 
 typedef struct ShfError
 {
-	ShfCode		code;
-	int			sys_errno;		/* for SHF_ERR_IO, else 0 */
-	char		message[768];	/* one English sentence without trailing period;
+	ShfCode code;
+	int		sys_errno;	  /* for SHF_ERR_IO, else 0 */
+	char	message[768]; /* one English sentence without trailing period;
 								 * names file and byte offset where there are any */
 } ShfError;
 
 /* Fills err (if not NULL) and returns code. */
-extern ShfCode shf_error(ShfError *err, ShfCode code, const char *fmt,...)
-			__attribute__((format(printf, 3, 4)));
+extern ShfCode
+shf_error(ShfError *err, ShfCode code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* As above for a failed system call: appends ": " and strerror(errno). */
-extern ShfCode shf_error_errno(ShfError *err, const char *fmt,...)
-			__attribute__((format(printf, 2, 3)));
+extern ShfCode
+shf_error_errno(ShfError *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---------------------------------------------------------------- schema */
 
@@ -69,7 +69,7 @@ extern ShfCode shf_error_errno(ShfError *err, const char *fmt,...)
  */
 typedef enum ShfKind
 {
-	SHF_BOOL,					/* slot uint8 0/1; Arrow Bool */
+	SHF_BOOL, /* slot uint8 0/1; Arrow Bool */
 	SHF_INT8,
 	SHF_INT16,
 	SHF_INT32,
@@ -77,17 +77,17 @@ typedef enum ShfKind
 	SHF_UINT32,
 	SHF_FLOAT32,
 	SHF_FLOAT64,
-	SHF_DECIMAL128,				/* slot __int128 little-endian, 8-byte aligned */
-	SHF_DATE32,					/* slot int32, days since 1970-01-01 */
-	SHF_TIME64_US,				/* slot int64, us since midnight, < 86400000000 */
-	SHF_TIMESTAMP_US,			/* slot int64, us since 1970-01-01, no time zone */
-	SHF_TIMESTAMPTZ_US,			/* the same, time zone "UTC" */
-	SHF_INTERVAL_MDN,			/* slot {int32 months, int32 days, int64 ns} */
-	SHF_UTF8,					/* variable */
-	SHF_BINARY,					/* variable */
-	SHF_FIXED_BINARY,			/* slot of "width" bytes, alignment 1 */
-	SHF_LIST,					/* variable, nested encoding below; 1 child */
-	SHF_STRUCT,					/* variable, nested encoding below; n children */
+	SHF_DECIMAL128,		/* slot __int128 little-endian, 8-byte aligned */
+	SHF_DATE32,			/* slot int32, days since 1970-01-01 */
+	SHF_TIME64_US,		/* slot int64, us since midnight, < 86400000000 */
+	SHF_TIMESTAMP_US,	/* slot int64, us since 1970-01-01, no time zone */
+	SHF_TIMESTAMPTZ_US, /* the same, time zone "UTC" */
+	SHF_INTERVAL_MDN,	/* slot {int32 months, int32 days, int64 ns} */
+	SHF_UTF8,			/* variable */
+	SHF_BINARY,			/* variable */
+	SHF_FIXED_BINARY,	/* slot of "width" bytes, alignment 1 */
+	SHF_LIST,			/* variable, nested encoding below; 1 child */
+	SHF_STRUCT,			/* variable, nested encoding below; n children */
 	SHF_NKINDS
 } ShfKind;
 
@@ -100,52 +100,53 @@ typedef enum ShfKind
  *					  UTF8/BINARY: uint32 length, bytes
  *					  LIST/STRUCT: the nested value as above
  */
-#define SHF_MAX_NESTING 32		/* levels below a top-level column; arrow-rs and
+#define SHF_MAX_NESTING \
+	32 /* levels below a top-level column; arrow-rs and
 								 * Arrow C++ refuse more than about 60 */
 
 typedef struct ShfMeta
 {
-	char	   *key;
-	char	   *value;
+	char *key;
+	char *value;
 } ShfMeta;
 
 typedef struct ShfField
 {
-	char	   *name;
-	ShfKind		kind;
-	bool		nullable;
-	int32_t		width;			/* SHF_FIXED_BINARY: bytes, > 0 */
-	int32_t		precision;		/* SHF_DECIMAL128: 1..38 */
-	int32_t		scale;			/* SHF_DECIMAL128: 0..precision */
-	int			nmeta;
-	ShfMeta    *meta;
-	int			nchildren;
+	char			*name;
+	ShfKind			 kind;
+	bool			 nullable;
+	int32_t			 width;		/* SHF_FIXED_BINARY: bytes, > 0 */
+	int32_t			 precision; /* SHF_DECIMAL128: 1..38 */
+	int32_t			 scale;		/* SHF_DECIMAL128: 0..precision */
+	int				 nmeta;
+	ShfMeta			*meta;
+	int				 nchildren;
 	struct ShfField *children;
 } ShfField;
 
 typedef struct ShfSchema
 {
-	int			nfields;
-	ShfField   *fields;
-	int			nmeta;
-	ShfMeta    *meta;
+	int		  nfields;
+	ShfField *fields;
+	int		  nmeta;
+	ShfMeta	 *meta;
 } ShfSchema;
 
 /* One row per kind: the single source for widths, names and buffer counts. */
 typedef struct ShfKindInfo
 {
-	const char *name;			/* for messages, e.g. "Decimal128" */
-	int			width;			/* bytes of a slot; 0 = see field->width; -1 = variable */
-	int			align;			/* alignment of the slot */
-	int			nbuffers;		/* Arrow buffers of the node itself, children apart */
-	bool		raw_forbidden;	/* never "-1" (raw) inside a compressed block */
+	const char *name;		   /* for messages, e.g. "Decimal128" */
+	int			width;		   /* bytes of a slot; 0 = see field->width; -1 = variable */
+	int			align;		   /* alignment of the slot */
+	int			nbuffers;	   /* Arrow buffers of the node itself, children apart */
+	bool		raw_forbidden; /* never "-1" (raw) inside a compressed block */
 } ShfKindInfo;
 
 extern const ShfKindInfo shf_kinds[SHF_NKINDS];
 
 /* Deep copy into malloc memory / its release.  A zeroed struct may be released. */
 extern ShfCode shf_schema_copy(ShfSchema *dst, const ShfSchema *src, ShfError *err);
-extern void shf_schema_release(ShfSchema *schema);
+extern void	   shf_schema_release(ShfSchema *schema);
 
 /* Widths, precisions, child counts, nesting, name encoding. */
 extern ShfCode shf_schema_check(const ShfSchema *schema, ShfError *err);
@@ -169,17 +170,17 @@ extern void shf_schema_count(const ShfSchema *schema, int *nnodes, int *nbuffers
  */
 typedef struct ShfRowLayout
 {
-	int			nfields;
-	uint32_t	fixed_bytes;	/* header, bitmap and slots; a multiple of 8 */
-	uint32_t	null_offset;	/* 4 */
-	int			nvar;
-	uint32_t   *slot;			/* [nfields] byte offset of the slot in the fixed part */
-	int		   *var;			/* [nfields] index into ShfRow.var, or -1 */
-	uint32_t   *var_slot;		/* [nvar] byte offset of the slot of ShfRow.var[i] */
+	int		  nfields;
+	uint32_t  fixed_bytes; /* header, bitmap and slots; a multiple of 8 */
+	uint32_t  null_offset; /* 4 */
+	int		  nvar;
+	uint32_t *slot;		/* [nfields] byte offset of the slot in the fixed part */
+	int		 *var;		/* [nfields] index into ShfRow.var, or -1 */
+	uint32_t *var_slot; /* [nvar] byte offset of the slot of ShfRow.var[i] */
 } ShfRowLayout;
 
 extern ShfCode shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err);
-extern void shf_row_layout_release(ShfRowLayout *layout);
+extern void	   shf_row_layout_release(ShfRowLayout *layout);
 
 typedef struct ShfBytes
 {
@@ -190,9 +191,9 @@ typedef struct ShfBytes
 /* One row on its way in.  Pointers in var must stay valid until append returns. */
 typedef struct ShfRow
 {
-	uint8_t    *fixed;			/* layout.fixed_bytes, 8-byte aligned; another
+	uint8_t	 *fixed; /* layout.fixed_bytes, 8-byte aligned; another
 								 * place after each append */
-	ShfBytes   *var;			/* layout.nvar */
+	ShfBytes *var;	 /* layout.nvar */
 } ShfRow;
 
 /* Makes all columns present, all slots zero, all variable-width values empty. */
@@ -216,14 +217,14 @@ shf_row_set_null(const ShfRowLayout *layout, ShfRow *row, int field)
 typedef enum ShfCodecKind
 {
 	SHF_CODEC_NONE,
-	SHF_CODEC_LZ4,				/* Arrow LZ4_FRAME */
-	SHF_CODEC_ZSTD				/* Arrow ZSTD */
+	SHF_CODEC_LZ4, /* Arrow LZ4_FRAME */
+	SHF_CODEC_ZSTD /* Arrow ZSTD */
 } ShfCodecKind;
 
 typedef struct ShfCodec
 {
 	ShfCodecKind kind;
-	int			level;			/* lz4: 1 = fast (default), 2..12 as the lz4 program
+	int			 level; /* lz4: 1 = fast (default), 2..12 as the lz4 program
 								 * (3 and up is HC); zstd: ZSTD_minCLevel()..22 without 0 */
 } ShfCodec;
 
@@ -234,84 +235,84 @@ typedef enum ShfLayoutKind
 	SHF_LAYOUT_STREAM			/* Arrow IPC stream handed to write_stream */
 } ShfLayoutKind;
 
-#define SHF_MAX_PARTITIONS			1000000
-#define SHF_MAX_PARTITION_FILES		4096	/* partitions of SHF_LAYOUT_PARTITION_FILES */
-#define SHF_SEGMENT_ROLL_BYTES		(UINT64_C(1) << 30) /* a log segment ends near here */
-#define SHF_SEGMENT_MAX_EXTENTS		500000
-#define SHF_SEGMENT_MAX_ROWS		(UINT64_C(1) << 27) /* hard: row numbers have 27 bits */
+#define SHF_MAX_PARTITIONS		1000000
+#define SHF_MAX_PARTITION_FILES 4096				/* partitions of SHF_LAYOUT_PARTITION_FILES */
+#define SHF_SEGMENT_ROLL_BYTES	(UINT64_C(1) << 30) /* a log segment ends near here */
+#define SHF_SEGMENT_MAX_EXTENTS 500000
+#define SHF_SEGMENT_MAX_ROWS	(UINT64_C(1) << 27) /* hard: row numbers have 27 bits */
 
 typedef struct ShfWriterOptions
 {
-	uint32_t	partitions;		/* 1..SHF_MAX_PARTITIONS */
+	uint32_t	  partitions; /* 1..SHF_MAX_PARTITIONS */
 	ShfLayoutKind layout;
-	ShfCodec	codec;
-	uint64_t	memory_limit;	/* bytes, everything the writer holds */
-	uint32_t	block_rows;		/* a block ends at so many rows ... */
-	uint32_t	block_bytes;	/* ... or packed bytes, whichever comes first */
-	uint32_t	block_min_rows; /* smaller ones wait for the next run if they can */
-	uint32_t	write_buffer_size;	/* bytes */
-	bool		sync;			/* fsync every file before finish returns */
-	const char *path;			/* absolute prefix, see ShfLayoutKind; copied */
-	uint32_t	file_mode;		/* e.g. 0600 */
-	uint32_t	dir_mode;		/* e.g. 0700 */
-	int			max_open_files; /* descriptors the writer may hold at once, >= 1 */
+	ShfCodec	  codec;
+	uint64_t	  memory_limit;		 /* bytes, everything the writer holds */
+	uint32_t	  block_rows;		 /* a block ends at so many rows ... */
+	uint32_t	  block_bytes;		 /* ... or packed bytes, whichever comes first */
+	uint32_t	  block_min_rows;	 /* smaller ones wait for the next run if they can */
+	uint32_t	  write_buffer_size; /* bytes */
+	bool		  sync;				 /* fsync every file before finish returns */
+	const char	 *path;				 /* absolute prefix, see ShfLayoutKind; copied */
+	uint32_t	  file_mode;		 /* e.g. 0600 */
+	uint32_t	  dir_mode;			 /* e.g. 0700 */
+	int			  max_open_files;	 /* descriptors the writer may hold at once, >= 1 */
 
 	/*
 	 * SHF_LAYOUT_LOG, and SHF_LAYOUT_PARTITION_FILES as long as nothing has left the
 	 * row buffer: a segment of up to so many bytes gets no file, ShfSegment.image has
 	 * it.  At most write_buffer_size; 0: always files.
 	 */
-	uint32_t	inline_max;
+	uint32_t inline_max;
 
 	/*
 	 * Called when the writer holds no descriptor and wants up to "wanted" of them;
 	 * returns how many it may hold until it is drained, rested or closed, at least 1.
 	 * May longjmp like poll; NULL: max_open_files are there at any time.
 	 */
-	int			(*open_files) (void *arg, int wanted);
-	void	   *open_files_arg;
+	int (*open_files)(void *arg, int wanted);
+	void *open_files_arg;
 
 	/*
 	 * Called between blocks on the thread that called append or finish, may be
 	 * NULL.  It may longjmp out: shf_writer_close() stays valid after that.
 	 */
-	void		(*poll) (void *arg);
-	void	   *poll_arg;
+	void (*poll)(void *arg);
+	void *poll_arg;
 
 	/* SHF_LAYOUT_STREAM: takes each piece of the stream; returns SHF_OK or fails. */
-	ShfCode		(*write_stream) (void *arg, const void *data, size_t len, ShfError *err);
-	void	   *write_arg;
+	ShfCode (*write_stream)(void *arg, const void *data, size_t len, ShfError *err);
+	void *write_arg;
 } ShfWriterOptions;
 
 /* 48 bytes, stored as they are (little-endian) in the offset index. */
 typedef struct ShfExtent
 {
-	uint32_t	partition;
-	uint32_t	blocks;
-	uint64_t	offset;			/* of the first block's message in its file */
-	uint64_t	bytes;			/* message bytes of all its blocks */
-	uint64_t	raw_bytes;		/* Arrow body bytes before compression, padding included */
-	uint64_t	rows;
-	uint64_t	first_row;		/* number of its first row in the segment, in
+	uint32_t partition;
+	uint32_t blocks;
+	uint64_t offset;	/* of the first block's message in its file */
+	uint64_t bytes;		/* message bytes of all its blocks */
+	uint64_t raw_bytes; /* Arrow body bytes before compression, padding included */
+	uint64_t rows;
+	uint64_t first_row; /* number of its first row in the segment, in
 								 * write order; file order for a log; for partition
 								 * files rows are numbered partition by partition */
 } ShfExtent;
 
 typedef struct ShfSegment
 {
-	uint8_t		id[16];			/* random; also in the files' schema metadata as
+	uint8_t					 id[16]; /* random; also in the files' schema metadata as
 								 * "shuffle:segment_id", 32 hex digits */
-	uint32_t	number;			/* the <n> of its path */
-	ShfLayoutKind layout;
-	uint64_t	rows;
-	uint64_t	bytes;			/* of all its files together */
-	uint64_t	raw_bytes;		/* sum over extents */
-	uint64_t	blocks;
-	uint64_t	files;			/* 1, or how many partition files there are; 0: image */
-	uint32_t	nextents;
-	ShfExtent  *extents;		/* by partition, then offset; every extent has rows */
-	uint8_t    *image;			/* the whole file where there is none, see inline_max */
-	const struct ShfMetrics *metrics;	/* the writer's last segment: of the whole writer;
+	uint32_t				 number; /* the <n> of its path */
+	ShfLayoutKind			 layout;
+	uint64_t				 rows;
+	uint64_t				 bytes;		/* of all its files together */
+	uint64_t				 raw_bytes; /* sum over extents */
+	uint64_t				 blocks;
+	uint64_t				 files; /* 1, or how many partition files there are; 0: image */
+	uint32_t				 nextents;
+	ShfExtent				*extents; /* by partition, then offset; every extent has rows */
+	uint8_t					*image;	  /* the whole file where there is none, see inline_max */
+	const struct ShfMetrics *metrics; /* the writer's last segment: of the whole writer;
 										 * else NULL */
 } ShfSegment;
 
@@ -323,24 +324,24 @@ typedef struct ShfSegment
  */
 typedef struct ShfMetrics
 {
-	uint64_t	rows;
-	uint64_t	raw_bytes;
-	uint64_t	stored_bytes;
-	uint64_t	blocks;
-	uint64_t	runs;
-	uint64_t	memory_peak;	/* bytes accounted at the highest point */
+	uint64_t rows;
+	uint64_t raw_bytes;
+	uint64_t stored_bytes;
+	uint64_t blocks;
+	uint64_t runs;
+	uint64_t memory_peak; /* bytes accounted at the highest point */
 
-	uint64_t	sort_ns;		/* rows by partition, and care of the row buffer */
-	uint64_t	gather_ns;		/* rows into columns */
-	uint64_t	encode_ns;		/* compression, headers, checksums */
-	uint64_t	write_ns;		/* files created, written and completed; write_stream */
-	uint64_t	sync_ns;		/* fsync and its like */
-	uint64_t	queue_ns;		/* append and finish waiting for a thread's run */
-	uint64_t	caller_ns;		/* append and finish doing more than to pack a row */
+	uint64_t sort_ns;	/* rows by partition, and care of the row buffer */
+	uint64_t gather_ns; /* rows into columns */
+	uint64_t encode_ns; /* compression, headers, checksums */
+	uint64_t write_ns;	/* files created, written and completed; write_stream */
+	uint64_t sync_ns;	/* fsync and its like */
+	uint64_t queue_ns;	/* append and finish waiting for a thread's run */
+	uint64_t caller_ns; /* append and finish doing more than to pack a row */
 
 	/* What the engine cannot see: shf_writer_outside() tells. */
-	uint64_t	input_ns;		/* waiting for rows */
-	uint64_t	pack_ns;		/* routing and packing them */
+	uint64_t input_ns; /* waiting for rows */
+	uint64_t pack_ns;  /* routing and packing them */
 } ShfMetrics;
 
 typedef struct ShfWriter ShfWriter;
@@ -353,7 +354,7 @@ extern ShfCode shf_writer_open(ShfWriter **writer, const ShfSchema *schema,
 							   const ShfWriterOptions *options, ShfError *err);
 
 extern const ShfRowLayout *shf_writer_layout(const ShfWriter *w);
-extern ShfRow *shf_writer_row(ShfWriter *w);
+extern ShfRow			  *shf_writer_row(ShfWriter *w);
 
 /*
  * Takes the row in shf_writer_row() into the row buffer of its partition
@@ -386,8 +387,8 @@ extern ShfCode shf_writer_rest(ShfWriter *w, ShfError *err);
  * the writer and lives until shf_writer_close().  No rows: no segments, no files.
  * SHF_LAYOUT_STREAM has no segments ever, and without rows hands out an empty stream.
  */
-extern ShfCode shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments,
-								 ShfError *err);
+extern ShfCode
+shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, ShfError *err);
 extern const ShfMetrics *shf_writer_metrics(const ShfWriter *w);
 
 /* Records how long the caller waited for rows and packed them, in nanoseconds. */
@@ -406,14 +407,14 @@ typedef struct ShfReader ShfReader;
 /* One decoded Arrow array.  Pointers live until the batch reads another block. */
 typedef struct ShfColumn
 {
-	const ShfField *field;
-	int64_t		length;
-	int64_t		null_count;
-	const uint8_t *validity;	/* bit = 1: present; NULL when there are no NULLs */
-	const int32_t *offsets;		/* length + 1 entries, checked: ascending and inside
+	const ShfField	 *field;
+	int64_t			  length;
+	int64_t			  null_count;
+	const uint8_t	 *validity; /* bit = 1: present; NULL when there are no NULLs */
+	const int32_t	 *offsets;	/* length + 1 entries, checked: ascending and inside
 								 * data or child; NULL for fixed-width kinds */
-	const uint8_t *data;		/* values (BOOL: bitmap) or bytes */
-	int64_t		data_bytes;
+	const uint8_t	 *data;		/* values (BOOL: bitmap) or bytes */
+	int64_t			  data_bytes;
 	struct ShfColumn *children;
 } ShfColumn;
 
@@ -421,26 +422,26 @@ typedef struct ShfColumn
 extern ShfCode shf_reader_open(ShfReader **reader, const char *path, ShfError *err);
 
 /* The same over bytes in memory, which must outlive the reader; name is for messages. */
-extern ShfCode shf_reader_open_memory(ShfReader **reader, const void *data, size_t len,
-									  const char *name, ShfError *err);
+extern ShfCode			shf_reader_open_memory(ShfReader **reader, const void *data, size_t len,
+											   const char *name, ShfError *err);
 extern const ShfSchema *shf_reader_schema(const ShfReader *r);
-extern const char *shf_reader_name(const ShfReader *r);
-extern uint64_t shf_reader_file_size(const ShfReader *r);
-extern void shf_reader_close(ShfReader *r);
+extern const char	   *shf_reader_name(const ShfReader *r);
+extern uint64_t			shf_reader_file_size(const ShfReader *r);
+extern void				shf_reader_close(ShfReader *r);
 
 /* One block in memory.  Reusable: its buffers grow to the largest block seen. */
 typedef struct ShfBatch ShfBatch;
 
 extern ShfCode shf_batch_create(ShfBatch **batch, const ShfSchema *schema, ShfError *err);
-extern void shf_batch_free(ShfBatch *batch);
+extern void	   shf_batch_free(ShfBatch *batch);
 
 /*
  * Reads the block whose message begins at offset and must end at or before limit;
  * checks length, CRC, structure, and that it belongs to partition.  The batch must
  * have been created with an equal schema.  Columns are not decompressed yet.
  */
-extern ShfCode shf_reader_block(ShfReader *r, ShfBatch *batch, uint64_t offset, uint64_t limit,
-								uint32_t partition, ShfError *err);
+extern ShfCode	shf_reader_block(ShfReader *r, ShfBatch *batch, uint64_t offset, uint64_t limit,
+								 uint32_t partition, ShfError *err);
 extern uint32_t shf_batch_rows(const ShfBatch *batch);
 extern uint64_t shf_batch_raw_bytes(const ShfBatch *batch);
 
@@ -457,8 +458,8 @@ extern size_t shf_batch_memory(const ShfBatch *batch);
  * Header-only look at the block at offset: rows and message bytes, no checksum, no
  * body.  Lets a count(*) or a row-number search skip bodies.
  */
-extern ShfCode shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit,
-							   uint32_t *rows, uint64_t *message_bytes, ShfError *err);
+extern ShfCode shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit, uint32_t *rows,
+							   uint64_t *message_bytes, ShfError *err);
 
 /*
  * Verifies a whole file: magic, schema, every message (CRC, structure, all columns,
@@ -474,22 +475,21 @@ extern ShfCode shf_verify_file(const char *path, const uint8_t *id, const ShfExt
  * The same, until stop(arg), called before every block, is true: then SHF_ERR_STOPPED.
  * A large file takes many seconds.
  */
-extern ShfCode shf_verify_file_until(const char *path, const uint8_t *id,
-									 const ShfExtent *extents, uint32_t nextents,
-									 bool (*stop) (void *arg), void *arg, ShfError *err);
+extern ShfCode
+shf_verify_file_until(const char *path, const uint8_t *id, const ShfExtent *extents,
+					  uint32_t nextents, bool (*stop)(void *arg), void *arg, ShfError *err);
 
 /* The same of a file in memory; name is for messages. */
-extern ShfCode shf_verify_memory(const void *data, size_t len, const char *name,
-								 const uint8_t *id, const ShfExtent *extents,
-								 uint32_t nextents, ShfError *err);
+extern ShfCode shf_verify_memory(const void *data, size_t len, const char *name, const uint8_t *id,
+								 const ShfExtent *extents, uint32_t nextents, ShfError *err);
 
 /* ---------------------------------------------------------------- streams */
 
 /* The encapsulated Schema message that starts an Arrow IPC stream; free() the result. */
-extern ShfCode shf_stream_schema(const ShfSchema *schema, void **message, size_t *len,
-								 ShfError *err);
+extern ShfCode
+shf_stream_schema(const ShfSchema *schema, void **message, size_t *len, ShfError *err);
 
 /* What ends a stream. */
 extern const uint8_t shf_stream_end[8];
 
-#endif							/* SHF_H */
+#endif /* SHF_H */

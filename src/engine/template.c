@@ -31,13 +31,13 @@ enum
 	AT_NODES = 220
 };
 
-#define PREFIX_BYTES		8
-#define PARTITION_DIGITS	10
-#define CRC_DIGITS			8
-#define COMPRESSION_OFFSET	20	/* of the field in the RecordBatch table */
+#define PREFIX_BYTES	   8
+#define PARTITION_DIGITS   10
+#define CRC_DIGITS		   8
+#define COMPRESSION_OFFSET 20 /* of the field in the RecordBatch table */
 
 /* Bytes of the flatbuffer up to the count of Buffers, which lies at 4 mod 8. */
-#define AT_BUFFERS(nnodes)	(AT_NODES + 4 + 16 * (uint64_t) (nnodes) + 4)
+#define AT_BUFFERS(nnodes) (AT_NODES + 4 + 16 * (uint64_t) (nnodes) + 4)
 
 uint64_t
 shf_template_bytes(int nnodes, int nbuffers)
@@ -78,8 +78,8 @@ shf_template_init(ShfTemplate *t, const ShfSchema *schema, ShfCodecKind codec, S
 	static const uint16_t keyvalue_vtable[] = {8, 12, 4, 8};
 	static const uint16_t batch_vtable[] = {12, 24, 4, 12, 16, COMPRESSION_OFFSET};
 	static const uint16_t compression_vtable[] = {8, 8, 4, 5};
-	uint32_t	at_buffers;
-	uint8_t    *fb;
+	uint32_t			  at_buffers;
+	uint8_t				 *fb;
 
 	memset(t, 0, sizeof(*t));
 	shf_schema_count(schema, &t->nnodes, &t->nbuffers);
@@ -100,8 +100,8 @@ shf_template_init(ShfTemplate *t, const ShfSchema *schema, ShfCodecKind codec, S
 	put_u32(fb + AT_MESSAGE, AT_MESSAGE - AT_MESSAGE_VTABLE);
 	put_ref(fb, AT_MESSAGE + 12, AT_BATCH);
 	put_ref(fb, AT_MESSAGE + 16, AT_METADATA);
-	fb[AT_MESSAGE + 20] = 4;	/* MetadataVersion.V5 */
-	fb[AT_MESSAGE + 22] = 3;	/* MessageHeader.RecordBatch */
+	fb[AT_MESSAGE + 20] = 4; /* MetadataVersion.V5 */
+	fb[AT_MESSAGE + 22] = 3; /* MessageHeader.RecordBatch */
 
 	put_u32(fb + AT_METADATA, 2);
 	put_ref(fb, AT_METADATA + 4, AT_KEYVALUE_1);
@@ -125,7 +125,7 @@ shf_template_init(ShfTemplate *t, const ShfSchema *schema, ShfCodecKind codec, S
 	put_ref(fb, AT_BATCH + COMPRESSION_OFFSET, AT_COMPRESSION);
 	put_u16s(fb + AT_COMPRESSION_VTABLE, compression_vtable, 4);
 	put_u32(fb + AT_COMPRESSION, AT_COMPRESSION - AT_COMPRESSION_VTABLE);
-	fb[AT_COMPRESSION + 4] = codec == SHF_CODEC_ZSTD ? 1 : 0;	/* CompressionType */
+	fb[AT_COMPRESSION + 4] = codec == SHF_CODEC_ZSTD ? 1 : 0; /* CompressionType */
 	put_u32(fb + AT_NODES, (uint32_t) t->nnodes);
 	put_u32(fb + at_buffers, (uint32_t) t->nbuffers);
 	return SHF_OK;
@@ -139,11 +139,11 @@ shf_template_release(ShfTemplate *t)
 }
 
 void
-shf_template_patch(uint8_t *message, uint32_t partition,
-				   uint64_t rows, uint64_t body_bytes, bool compressed)
+shf_template_patch(uint8_t *message, uint32_t partition, uint64_t rows, uint64_t body_bytes,
+				   bool compressed)
 {
-	uint8_t    *fb = message + PREFIX_BYTES;
-	uint16_t	slot = compressed ? COMPRESSION_OFFSET : 0;
+	uint8_t *fb = message + PREFIX_BYTES;
+	uint16_t slot = compressed ? COMPRESSION_OFFSET : 0;
 
 	for (int i = PARTITION_DIGITS - 1; partition > 0; i--)
 	{
@@ -159,7 +159,7 @@ void
 shf_template_set_crc(uint8_t *message, uint32_t crc)
 {
 	static const char digits[] = "0123456789abcdef";
-	uint8_t    *at = message + PREFIX_BYTES + AT_CRC;
+	uint8_t			 *at = message + PREFIX_BYTES + AT_CRC;
 
 	for (int i = CRC_DIGITS - 1; i >= 0; i--)
 	{

@@ -33,17 +33,17 @@
 
 typedef struct ShfTemplate
 {
-	uint8_t    *data;			/* the message without body: prefix and flatbuffer */
-	uint32_t	bytes;			/* a multiple of 8 */
-	int			nnodes;
-	int			nbuffers;
-	uint32_t	nodes;			/* offset of the first FieldNode in data */
-	uint32_t	buffers;		/* offset of the first Buffer in data */
+	uint8_t *data;	/* the message without body: prefix and flatbuffer */
+	uint32_t bytes; /* a multiple of 8 */
+	int		 nnodes;
+	int		 nbuffers;
+	uint32_t nodes;	  /* offset of the first FieldNode in data */
+	uint32_t buffers; /* offset of the first Buffer in data */
 } ShfTemplate;
 
 /* codec is named in BodyCompression; SHF_CODEC_NONE makes plain blocks only. */
-extern ShfCode shf_template_init(ShfTemplate *t, const ShfSchema *schema, ShfCodecKind codec,
-								 ShfError *err);
+extern ShfCode
+shf_template_init(ShfTemplate *t, const ShfSchema *schema, ShfCodecKind codec, ShfError *err);
 extern void shf_template_release(ShfTemplate *t);
 
 /* Bytes of the message without body, for a schema with so many nodes and buffers. */
@@ -53,8 +53,8 @@ extern uint64_t shf_template_bytes(int nnodes, int nbuffers);
  * Patches everything but nodes, buffers and CRC of a copy of the template.  A block
  * that is not compressed loses its "compression" field.
  */
-extern void shf_template_patch(uint8_t *message, uint32_t partition,
-							   uint64_t rows, uint64_t body_bytes, bool compressed);
+extern void shf_template_patch(uint8_t *message, uint32_t partition, uint64_t rows,
+							   uint64_t body_bytes, bool compressed);
 
 /* Writes the digits of the CRC; they must be '0' while it is computed. */
 extern void shf_template_set_crc(uint8_t *message, uint32_t crc);

@@ -11,29 +11,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEGMENT_ID_KEY       "shuffle:segment_id"
+#define SEGMENT_ID_KEY		 "shuffle:segment_id"
 #define MICROSECONDS_PER_DAY INT64_C(86400000000)
 
 typedef struct ShfVerifier
 {
-	ShfReader *reader;
-	ShfBatch *batch;
-	ShfBuffer expected; /* bytes built again */
+	ShfReader	*reader;
+	ShfBatch	*batch;
+	ShfBuffer	 expected; /* bytes built again */
 	ShfBlockPos *blocks;
-	size_t nblocks;
-	size_t blocks_cap;
+	size_t		 nblocks;
+	size_t		 blocks_cap;
 
 	/* Extents by offset, and how far the current one has come. */
 	ShfExtent *extents;
-	uint32_t nextents;
-	uint32_t current;
-	uint64_t extent_bytes;
-	uint64_t extent_raw_bytes;
-	uint64_t extent_rows;
-	uint32_t extent_blocks;
+	uint32_t   nextents;
+	uint32_t   current;
+	uint64_t   extent_bytes;
+	uint64_t   extent_raw_bytes;
+	uint64_t   extent_rows;
+	uint32_t   extent_blocks;
 
 	bool (*stop)(void *arg); /* or NULL */
-	void *stop_arg;
+	void	 *stop_arg;
 	ShfError *err;
 } ShfVerifier;
 
@@ -86,7 +86,7 @@ static ShfCode
 verify_padding(const ShfVerifier *v)
 {
 	const ShfBatch *b = v->batch;
-	const uint8_t *body = b->message + b->metadata_bytes;
+	const uint8_t  *body = b->message + b->metadata_bytes;
 
 	for (int i = 0; i < b->nbuffers; i++)
 	{
@@ -108,7 +108,7 @@ static ShfCode
 verify_bytes(ShfVerifier *v, uint64_t offset, const uint8_t *expected, size_t len, const char *what)
 {
 	const uint8_t *data;
-	ShfCode code = shf_reader_bytes(v->reader, offset, len, what, &data, v->err);
+	ShfCode		   code = shf_reader_bytes(v->reader, offset, len, what, &data, v->err);
 
 	if (code != SHF_OK)
 		return code;
@@ -152,7 +152,7 @@ extent_error(const ShfVerifier *v, const ShfExtent *e, const char *what, uint64_
 static ShfCode
 verify_extent_block(ShfVerifier *v)
 {
-	const ShfBatch *b = v->batch;
+	const ShfBatch	*b = v->batch;
 	const ShfExtent *e;
 
 	if (v->current == v->nextents)
@@ -193,8 +193,8 @@ static ShfCode
 verify_id(const ShfVerifier *v, const uint8_t *id)
 {
 	const ShfSchema *schema = &v->reader->schema;
-	const char *found = shf_meta_get(schema->meta, schema->nmeta, SEGMENT_ID_KEY);
-	char expected[33];
+	const char		*found = shf_meta_get(schema->meta, schema->nmeta, SEGMENT_ID_KEY);
+	char			 expected[33];
 
 	for (int i = 0; i < 16; i++)
 		snprintf(expected + 2 * i, 3, "%02x", id[i]);
@@ -208,9 +208,9 @@ verify_id(const ShfVerifier *v, const uint8_t *id)
 static ShfCode
 verify_block(ShfVerifier *v, uint64_t offset)
 {
-	ShfBatch *b = v->batch;
+	ShfBatch	*b = v->batch;
 	ShfBlockPos *pos;
-	ShfCode code = shf_reader_any_block(v->reader, b, offset, v->reader->size, v->err);
+	ShfCode		 code = shf_reader_any_block(v->reader, b, offset, v->reader->size, v->err);
 
 	if (code != SHF_OK)
 		return code;
@@ -231,7 +231,7 @@ verify_block(ShfVerifier *v, uint64_t offset)
 
 	if (v->nblocks == v->blocks_cap)
 	{
-		size_t cap = v->blocks_cap > 0 ? 2 * v->blocks_cap : 256;
+		size_t		 cap = v->blocks_cap > 0 ? 2 * v->blocks_cap : 256;
 		ShfBlockPos *blocks = realloc(v->blocks, cap * sizeof(ShfBlockPos));
 
 		if (blocks == NULL)
@@ -252,8 +252,8 @@ static ShfCode
 verify_file(ShfVerifier *v)
 {
 	ShfReader *r = v->reader;
-	uint64_t at = SHF_FILE_HEADER_BYTES;
-	ShfCode code = shf_schema_message(&v->expected, &r->schema, v->err);
+	uint64_t   at = SHF_FILE_HEADER_BYTES;
+	ShfCode	   code = shf_schema_message(&v->expected, &r->schema, v->err);
 
 	/* The magic before it was compared on opening. */
 	if (code == SHF_OK)
@@ -341,7 +341,7 @@ shf_verify_file_until(const char *path, const uint8_t *id, const ShfExtent *exte
 					  uint32_t nextents, bool (*stop)(void *arg), void *arg, ShfError *err)
 {
 	ShfReader *reader;
-	ShfCode code = shf_reader_open(&reader, path, err);
+	ShfCode	   code = shf_reader_open(&reader, path, err);
 
 	if (code == SHF_OK)
 		code = verify_reader(reader, id, extents, nextents, stop, arg, err);
@@ -361,7 +361,7 @@ shf_verify_memory(const void *data, size_t len, const char *name, const uint8_t 
 				  const ShfExtent *extents, uint32_t nextents, ShfError *err)
 {
 	ShfReader *reader;
-	ShfCode code = shf_reader_open_memory(&reader, data, len, name, err);
+	ShfCode	   code = shf_reader_open_memory(&reader, data, len, name, err);
 
 	if (code == SHF_OK)
 		code = shf_verify_reader(reader, id, extents, nextents, err);

@@ -26,56 +26,55 @@
 #include <stdlib.h>
 
 /* Ranges of the options. */
-#define MAX_BLOCK_ROWS		(1u << 20)
-#define MAX_BLOCK_BYTES		(1u << 30)
-#define MAX_WRITE_BUFFER	(1u << 30)
+#define MAX_BLOCK_ROWS	 (1u << 20)
+#define MAX_BLOCK_BYTES	 (1u << 30)
+#define MAX_WRITE_BUFFER (1u << 30)
 
 /* Offsets in the row buffer are 32 bits of 8-byte units. */
-#define MAX_REGION_BYTES	(UINT64_C(32) << 30)
+#define MAX_REGION_BYTES (UINT64_C(32) << 30)
 
 /* A row buffer below this makes runs of a few rows. */
-#define MIN_REGION_BYTES	((uint64_t) 64 << 10)
+#define MIN_REGION_BYTES ((uint64_t) 64 << 10)
 
 /* The row buffer of few partitions; more would be memory for nothing. */
-#define USEFUL_REGION_BYTES	((uint64_t) 32 << 20)
+#define USEFUL_REGION_BYTES ((uint64_t) 32 << 20)
 
 /* The row buffer is not made smaller for less than this. */
-#define MEMORY_SLACK		4096
+#define MEMORY_SLACK 4096
 
 struct ShfWriter
 {
-	ShfSchema	schema;
+	ShfSchema		 schema;
 	ShfWriterOptions options;
-	char	   *path;
-	ShfRowLayout layout;
-	ShfRow		row;
-	ShfRowBuf	rowbuf;
-	ShfEncoder *encoder;
-	ShfOutput  *output;
-	ShfAccount	account;
-	ShfMetrics	metrics;
-	uint64_t	least_memory;	/* that it works with */
-	uint64_t	shared_memory;	/* for row buffer and index together */
-	uint64_t	allowed;		/* the row buffer's share */
-	uint64_t	rowbuf_accounted;
-	uint64_t	rows;
-	uint64_t	block_ns;		/* gathering and encoding, on the work clock */
-	bool		busy;			/* inside a call, or left by an error or a jump */
-	bool		finished;
+	char			*path;
+	ShfRowLayout	 layout;
+	ShfRow			 row;
+	ShfRowBuf		 rowbuf;
+	ShfEncoder		*encoder;
+	ShfOutput		*output;
+	ShfAccount		 account;
+	ShfMetrics		 metrics;
+	uint64_t		 least_memory;	/* that it works with */
+	uint64_t		 shared_memory; /* for row buffer and index together */
+	uint64_t		 allowed;		/* the row buffer's share */
+	uint64_t		 rowbuf_accounted;
+	uint64_t		 rows;
+	uint64_t		 block_ns; /* gathering and encoding, on the work clock */
+	bool			 busy;	   /* inside a call, or left by an error or a jump */
+	bool			 finished;
 };
 
 /* ---------------------------------------------------------------- memory */
 
 /* Most index memory that one run out of region_bytes can add. */
 static uint64_t
-run_index_memory(const ShfRowLayout *layout, const ShfWriterOptions *options,
-				 uint64_t region_bytes)
+run_index_memory(const ShfRowLayout *layout, const ShfWriterOptions *options, uint64_t region_bytes)
 {
-	uint64_t	rows = region_bytes / (layout->fixed_bytes + SHF_ROW_OVERHEAD);
-	uint64_t	partitions = rows < options->partitions ? rows : options->partitions;
-	uint64_t	segments = region_bytes / SHF_SEGMENT_ROLL_BYTES + 2;
-	uint64_t	extents = partitions + 1;
-	uint64_t	blocks;
+	uint64_t rows = region_bytes / (layout->fixed_bytes + SHF_ROW_OVERHEAD);
+	uint64_t partitions = rows < options->partitions ? rows : options->partitions;
+	uint64_t segments = region_bytes / SHF_SEGMENT_ROLL_BYTES + 2;
+	uint64_t extents = partitions + 1;
+	uint64_t blocks;
 
 	/*
 	 * Blocks that are not the last of their partition are full in rows, or end because
@@ -99,9 +98,9 @@ run_index_memory(const ShfRowLayout *layout, const ShfWriterOptions *options,
 static uint64_t
 min_region(const ShfRowLayout *layout, const ShfWriterOptions *options)
 {
-	uint64_t	row = layout->fixed_bytes + SHF_ROW_OVERHEAD;
-	uint64_t	bytes = 2 * (options->block_bytes > row ? options->block_bytes : row) +
-		2 * MEMORY_SLACK;
+	uint64_t row = layout->fixed_bytes + SHF_ROW_OVERHEAD;
+	uint64_t bytes =
+		2 * (options->block_bytes > row ? options->block_bytes : row) + 2 * MEMORY_SLACK;
 
 	return shf_pad8(bytes > MIN_REGION_BYTES ? bytes : MIN_REGION_BYTES);
 }
@@ -110,12 +109,12 @@ min_region(const ShfRowLayout *layout, const ShfWriterOptions *options)
 static uint64_t
 fit_region(const ShfRowLayout *layout, const ShfWriterOptions *options, uint64_t bytes)
 {
-	uint64_t	low = 0;
-	uint64_t	high = bytes < MAX_REGION_BYTES ? bytes : MAX_REGION_BYTES;
+	uint64_t low = 0;
+	uint64_t high = bytes < MAX_REGION_BYTES ? bytes : MAX_REGION_BYTES;
 
 	while (low < high)
 	{
-		uint64_t	middle = low + (high - low + 1) / 2;
+		uint64_t middle = low + (high - low + 1) / 2;
 
 		if (middle + run_index_memory(layout, options, middle) <= bytes)
 			low = middle;
@@ -132,8 +131,8 @@ fit_region(const ShfRowLayout *layout, const ShfWriterOptions *options, uint64_t
 static uint64_t
 useful_region(const ShfWriter *w)
 {
-	uint64_t	useful = (uint64_t) w->options.partitions * w->options.block_bytes / 2;
-	uint64_t	region = fit_region(&w->layout, &w->options, w->shared_memory);
+	uint64_t useful = (uint64_t) w->options.partitions * w->options.block_bytes / 2;
+	uint64_t region = fit_region(&w->layout, &w->options, w->shared_memory);
 
 	if (useful < USEFUL_REGION_BYTES)
 		useful = USEFUL_REGION_BYTES;
@@ -144,16 +143,14 @@ useful_region(const ShfWriter *w)
 
 /* Everything but row buffer and index. */
 static uint64_t
-fixed_memory(const ShfSchema *schema, const ShfRowLayout *layout,
-			 const ShfWriterOptions *options)
+fixed_memory(const ShfSchema *schema, const ShfRowLayout *layout, const ShfWriterOptions *options)
 {
-	uint64_t	max_message = shf_arrow_max_message(schema, options);
+	uint64_t max_message = shf_arrow_max_message(schema, options);
 
-	return sizeof(ShfWriter) +
-		(uint64_t) layout->nvar * (sizeof(ShfBytes) + sizeof(uint32_t)) +
+	return sizeof(ShfWriter) + (uint64_t) layout->nvar * (sizeof(ShfBytes) + sizeof(uint32_t)) +
 		(uint64_t) layout->nfields * (sizeof(uint32_t) + sizeof(int)) +
-		shf_rowbuf_fixed_memory(layout, options->partitions) +
-		shf_arrow_encoder_memory(schema) + shf_arrow_growing_memory(schema, options) +
+		shf_rowbuf_fixed_memory(layout, options->partitions) + shf_arrow_encoder_memory(schema) +
+		shf_arrow_growing_memory(schema, options) +
 		shf_output_fixed_memory(schema, options, max_message);
 }
 
@@ -161,7 +158,7 @@ fixed_memory(const ShfSchema *schema, const ShfRowLayout *layout,
 static uint64_t
 min_shared_memory(const ShfRowLayout *layout, const ShfWriterOptions *options)
 {
-	uint64_t	region = min_region(layout, options);
+	uint64_t region = min_region(layout, options);
 
 	return region + run_index_memory(layout, options, region);
 }
@@ -188,8 +185,8 @@ index_too_large(const ShfWriter *w, ShfError *err)
 static ShfCode
 share_memory(ShfWriter *w, ShfError *err)
 {
-	uint64_t	index = shf_output_index_memory(w->output);
-	uint64_t	region = 0;
+	uint64_t index = shf_output_index_memory(w->output);
+	uint64_t region = 0;
 
 	if (index < w->shared_memory)
 		region = fit_region(&w->layout, &w->options, w->shared_memory - index);
@@ -210,7 +207,7 @@ share_memory(ShfWriter *w, ShfError *err)
 static bool
 grow_rowbuf(ShfWriter *w)
 {
-	uint64_t	usable = (uint64_t) w->rowbuf.usable * 4;
+	uint64_t usable = (uint64_t) w->rowbuf.usable * 4;
 
 	if (usable > w->allowed)
 		usable = w->allowed;
@@ -232,7 +229,7 @@ time_of_blocks(const ShfWriter *w)
 static void
 count_call(ShfWriter *w, uint64_t begun, uint64_t blocks_before)
 {
-	uint64_t	spent = shf_clock() - begun;
+	uint64_t spent = shf_clock() - begun;
 
 	w->metrics.caller_ns += spent;
 	w->metrics.sort_ns += spent - (time_of_blocks(w) - blocks_before);
@@ -245,14 +242,14 @@ static ShfCode
 emit_rows(ShfWriter *w, uint32_t partition, ShfRows rows, ShfError *err)
 {
 	const uint32_t behind = rows.ahead;
-	uint32_t	left = rows.n;
+	uint32_t	   left = rows.n;
 
 	while (left > 0)
 	{
 		/* Blocks of equal size compress better than full ones and a small rest. */
-		uint64_t	blocks = (uint64_t) left * rows.row_bytes / w->options.block_bytes + 1;
-		uint32_t	taken;
-		ShfCode		code;
+		uint64_t blocks = (uint64_t) left * rows.row_bytes / w->options.block_bytes + 1;
+		uint32_t taken;
+		ShfCode	 code;
 
 		rows.n = (uint32_t) ((left + blocks - 1) / blocks);
 		if (rows.n > w->options.block_rows)
@@ -273,14 +270,14 @@ emit_rows(ShfWriter *w, uint32_t partition, ShfRows rows, ShfError *err)
 static ShfCode
 emit_run(ShfWriter *w, bool last, ShfError *err)
 {
-	ShfRowBuf  *rb = &w->rowbuf;
-	ShfRetain	retain = {0, 0};
+	ShfRowBuf	   *rb = &w->rowbuf;
+	ShfRetain		retain = {0, 0};
 	const uint32_t *order;
-	uint32_t	total;
-	uint32_t	start = 0;
-	uint64_t	headroom;
-	uint64_t	sorted;
-	ShfCode		code;
+	uint32_t		total;
+	uint32_t		start = 0;
+	uint64_t		headroom;
+	uint64_t		sorted;
+	ShfCode			code;
 
 	if (rb->nrows == 0)
 		return SHF_OK;
@@ -296,16 +293,16 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 
 	for (uint32_t p = 0; p < rb->partitions; p++)
 	{
-		uint32_t	end = rb->counts[p];
-		ShfRows		rows = {
-			.arena = rb->region,
-			.order = order + start,
-			.n = end - start,
-			.ahead = total - end,
-			.row_bytes = (uint32_t) (rb->used / rb->nrows),
-			.max_row_bytes = rb->max_row_bytes,
-			.nulls = rb->nulls,
-		};
+		uint32_t end = rb->counts[p];
+		ShfRows	 rows = {
+			 .arena = rb->region,
+			 .order = order + start,
+			 .n = end - start,
+			 .ahead = total - end,
+			 .row_bytes = (uint32_t) (rb->used / rb->nrows),
+			 .max_row_bytes = rb->max_row_bytes,
+			 .nulls = rb->nulls,
+		 };
 
 		start = end;
 		if (rows.n == 0 || shf_retained(&retain, p, rows.n))
@@ -327,9 +324,9 @@ emit_run(ShfWriter *w, bool last, ShfError *err)
 static ShfCode
 emit_large_row(ShfWriter *w, uint32_t partition, ShfError *err)
 {
-	uint64_t	begun = shf_work_clock(&w->account);
-	ShfRows		pending = shf_rowbuf_take(&w->rowbuf, partition);
-	ShfCode		code = emit_rows(w, partition, pending, err);
+	uint64_t begun = shf_work_clock(&w->account);
+	ShfRows	 pending = shf_rowbuf_take(&w->rowbuf, partition);
+	ShfCode	 code = emit_rows(w, partition, pending, err);
 
 	if (code == SHF_OK)
 		code = w->encoder->ops->large_row(w->encoder, w->output, partition, &w->row, err);
@@ -341,7 +338,8 @@ emit_large_row(ShfWriter *w, uint32_t partition, ShfError *err)
 
 	/* Index entries outside of runs: room for those of the next run must remain. */
 	if (shf_output_index_memory(w->output) + w->allowed +
-		run_index_memory(&w->layout, &w->options, w->allowed) <= w->shared_memory)
+			run_index_memory(&w->layout, &w->options, w->allowed) <=
+		w->shared_memory)
 		return SHF_OK;
 	code = emit_run(w, true, err);
 	return code == SHF_OK ? share_memory(w, err) : code;
@@ -362,8 +360,8 @@ check_range(ShfError *err, const char *what, uint64_t value, uint64_t low, uint6
 static ShfCode
 check_options(const ShfWriterOptions *options, ShfError *err)
 {
-	uint64_t	max_partitions = SHF_MAX_PARTITIONS;
-	ShfCode		code;
+	uint64_t max_partitions = SHF_MAX_PARTITIONS;
+	ShfCode	 code;
 
 	if ((unsigned) options->layout > SHF_LAYOUT_STREAM)
 		return shf_error(err, SHF_ERR_INVALID, "unknown layout %d", (int) options->layout);
@@ -375,8 +373,8 @@ check_options(const ShfWriterOptions *options, ShfError *err)
 	if (code == SHF_OK)
 		code = check_range(err, "block_bytes", options->block_bytes, 1, MAX_BLOCK_BYTES);
 	if (code == SHF_OK)
-		code = check_range(err, "write_buffer_size", options->write_buffer_size, 1,
-						   MAX_WRITE_BUFFER);
+		code =
+			check_range(err, "write_buffer_size", options->write_buffer_size, 1, MAX_WRITE_BUFFER);
 	if (code != SHF_OK)
 		return code;
 	if (options->inline_max > options->write_buffer_size)
@@ -403,7 +401,7 @@ uint64_t
 shf_writer_min_memory(const ShfSchema *schema, const ShfWriterOptions *options)
 {
 	ShfRowLayout layout;
-	uint64_t	bytes;
+	uint64_t	 bytes;
 
 	if (check_options(options, NULL) != SHF_OK || shf_schema_check(schema, NULL) != SHF_OK ||
 		shf_row_layout_init(&layout, schema, NULL) != SHF_OK)
@@ -414,11 +412,10 @@ shf_writer_min_memory(const ShfSchema *schema, const ShfWriterOptions *options)
 }
 
 static ShfCode
-open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *options,
-		   ShfError *err)
+open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *options, ShfError *err)
 {
-	uint64_t	fixed;
-	ShfCode		code;
+	uint64_t fixed;
+	ShfCode	 code;
 
 	w->options = *options;
 	w->options.path = NULL;
@@ -431,10 +428,9 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 	fixed = fixed_memory(&w->schema, &w->layout, &w->options);
 	w->least_memory = fixed + min_shared_memory(&w->layout, &w->options);
 	if (options->memory_limit < w->least_memory)
-		return shf_error(err, SHF_ERR_LIMIT,
-						 "memory_limit of %llu bytes is too small: %llu bytes are needed",
-						 (unsigned long long) options->memory_limit,
-						 (unsigned long long) w->least_memory);
+		return shf_error(
+			err, SHF_ERR_LIMIT, "memory_limit of %llu bytes is too small: %llu bytes are needed",
+			(unsigned long long) options->memory_limit, (unsigned long long) w->least_memory);
 	w->shared_memory = options->memory_limit - fixed;
 	w->account.used = w->account.peak = fixed - options->write_buffer_size -
 		shf_arrow_max_message(&w->schema, &w->options) -
@@ -457,8 +453,8 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 		return code;
 	w->allowed = w->rowbuf.region_bytes & ~(uint64_t) 7;
 	w->row.fixed = shf_rowbuf_next(&w->rowbuf);
-	code = shf_arrow_encoder_create(&w->encoder, &w->schema, &w->layout, &w->options,
-										&w->account, err);
+	code = shf_arrow_encoder_create(&w->encoder, &w->schema, &w->layout, &w->options, &w->account,
+									err);
 	if (code == SHF_OK)
 		code = shf_output_create(&w->output, &w->schema, &w->options,
 								 shf_arrow_max_message(&w->schema, &w->options), &w->account, err);
@@ -469,8 +465,8 @@ ShfCode
 shf_writer_open(ShfWriter **writer, const ShfSchema *schema, const ShfWriterOptions *options,
 				ShfError *err)
 {
-	ShfWriter  *w;
-	ShfCode		code;
+	ShfWriter *w;
+	ShfCode	   code;
 
 	*writer = NULL;
 	code = check_options(options, err);
@@ -506,15 +502,16 @@ shf_writer_row(ShfWriter *w)
 static ShfCode
 not_usable(const ShfWriter *w, ShfError *err)
 {
-	return shf_error(err, SHF_ERR_INVALID, w->finished ? "writer is finished already" :
-					 "writer cannot be used after an error");
+	return shf_error(err, SHF_ERR_INVALID,
+					 w->finished ? "writer is finished already" :
+								   "writer cannot be used after an error");
 }
 
 /* The slow part of append: a run, or a block of its own. */
 static ShfCode
 append_slowly(ShfWriter *w, uint32_t partition, ShfAppend outcome, ShfError *err)
 {
-	ShfCode		code;
+	ShfCode code;
 
 	/* The row may lie in the arena, which is about to be used for other things. */
 	if (w->row.fixed != w->rowbuf.staging)
@@ -545,17 +542,17 @@ append_slowly(ShfWriter *w, uint32_t partition, ShfAppend outcome, ShfError *err
 ShfCode
 shf_writer_append(ShfWriter *w, uint32_t partition, ShfError *err)
 {
-	ShfAppend	outcome;
-	uint64_t	begun;
-	uint64_t	blocks;
-	ShfCode		code;
+	ShfAppend outcome;
+	uint64_t  begun;
+	uint64_t  blocks;
+	ShfCode	  code;
 
 	if (w->busy || w->finished)
 		return not_usable(w, err);
 	if (partition >= w->options.partitions)
 		return shf_error(err, SHF_ERR_INVALID,
-						 "partition %u is not below the number of partitions, %u",
-						 partition, w->options.partitions);
+						 "partition %u is not below the number of partitions, %u", partition,
+						 w->options.partitions);
 	w->rows++;
 	outcome = shf_rowbuf_append(&w->rowbuf, partition, &w->row);
 	if (outcome == SHF_APPENDED)
@@ -579,7 +576,7 @@ shf_writer_least_memory(const ShfWriter *w)
 uint64_t
 shf_writer_memory(const ShfWriter *w)
 {
-	uint64_t	in_use = w->rowbuf.used + SHF_ROW_OVERHEAD * (uint64_t) w->rowbuf.nrows;
+	uint64_t in_use = w->rowbuf.used + SHF_ROW_OVERHEAD * (uint64_t) w->rowbuf.nrows;
 
 	return w->account.used - w->rowbuf_accounted +
 		(in_use > w->rowbuf.touched ? in_use : w->rowbuf.touched);
@@ -588,7 +585,7 @@ shf_writer_memory(const ShfWriter *w)
 ShfCode
 shf_writer_rest(ShfWriter *w, ShfError *err)
 {
-	ShfCode		code;
+	ShfCode code;
 
 	if (w->busy || w->finished)
 		return not_usable(w, err);
@@ -604,9 +601,9 @@ shf_writer_rest(ShfWriter *w, ShfError *err)
 ShfCode
 shf_writer_drain(ShfWriter *w, ShfError *err)
 {
-	uint64_t	begun = shf_clock();
-	uint64_t	blocks = time_of_blocks(w);
-	ShfCode		code;
+	uint64_t begun = shf_clock();
+	uint64_t blocks = time_of_blocks(w);
+	ShfCode	 code;
 
 	if (w->busy || w->finished)
 		return not_usable(w, err);
@@ -642,11 +639,11 @@ prefer_image(ShfWriter *w, ShfError *err)
 ShfCode
 shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, ShfError *err)
 {
-	uint64_t	begun = shf_clock();
-	uint64_t	blocks = time_of_blocks(w);
-	uint64_t	emitted;
-	ShfOutput  *out;
-	ShfCode		code;
+	uint64_t   begun = shf_clock();
+	uint64_t   blocks = time_of_blocks(w);
+	uint64_t   emitted;
+	ShfOutput *out;
+	ShfCode	   code;
 
 	if (w->busy || w->finished)
 		return not_usable(w, err);
@@ -681,9 +678,9 @@ shf_writer_outside(ShfWriter *w, uint64_t input_ns, uint64_t pack_ns)
 const ShfMetrics *
 shf_writer_metrics(const ShfWriter *writer)
 {
-	ShfWriter  *w = (ShfWriter *) writer;
+	ShfWriter		 *w = (ShfWriter *) writer;
 	const ShfAccount *account = &w->account;
-	double		sampled = account->gather_sample + account->encode_sample;
+	double			  sampled = account->gather_sample + account->encode_sample;
 
 	w->metrics.rows = w->rows;
 	w->metrics.raw_bytes = w->output->raw_bytes;

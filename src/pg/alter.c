@@ -32,25 +32,25 @@
 typedef struct RoutingNote
 {
 	struct RoutingNote *next;
-	Oid			relid;
-	ShuffleStorage storage;
-	int			nkeys;
+	Oid					relid;
+	ShuffleStorage		storage;
+	int					nkeys;
 	struct
 	{
-		AttrNumber	attnum;
-		Oid			proc;
-		Oid			collation;
-	}			keys[FLEXIBLE_ARRAY_MEMBER];
+		AttrNumber attnum;
+		Oid		   proc;
+		Oid		   collation;
+	} keys[FLEXIBLE_ARRAY_MEMBER];
 } RoutingNote;
 
-static RoutingNote *notes = NULL;	/* in TopTransactionContext */
+static RoutingNote			  *notes = NULL; /* in TopTransactionContext */
 static object_access_hook_type previous_hook = NULL;
 
 static bool
 is_shuffle_table(Oid relid)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	bool		result;
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool	  result;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
@@ -90,9 +90,9 @@ static void
 take_note(Relation rel, AttrNumber attnum)
 {
 	ShuffleOptions *options = routing_options(rel);
-	bool		is_key = false;
-	RoutingNote *note;
-	ShuffleKey *keys;
+	bool			is_key = false;
+	RoutingNote	   *note;
+	ShuffleKey	   *keys;
 
 	for (int i = 0; options != NULL && i < options->nkeys; i++)
 		is_key |= options->keys[i] == attnum;
@@ -107,8 +107,8 @@ take_note(Relation rel, AttrNumber attnum)
 	}
 
 	keys = shuffle_keys_create(options, RelationGetDescr(rel));
-	note = MemoryContextAlloc(TopTransactionContext, offsetof(RoutingNote, keys) +
-							  sizeof(note->keys[0]) * options->nkeys);
+	note = MemoryContextAlloc(TopTransactionContext,
+							  offsetof(RoutingNote, keys) + sizeof(note->keys[0]) * options->nkeys);
 	note->relid = RelationGetRelid(rel);
 	note->storage = shuffle_storage_of(rel);
 	note->nkeys = options->nkeys;
@@ -131,7 +131,7 @@ hook_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId
 	if (access == OAT_POST_ALTER && classId == RelationRelationId && subId > 0 &&
 		is_shuffle_table(objectId))
 	{
-		Relation	rel = relation_open(objectId, NoLock);
+		Relation rel = relation_open(objectId, NoLock);
 
 		take_note(rel, (AttrNumber) subId);
 		relation_close(rel, NoLock);
@@ -142,8 +142,8 @@ static bool
 has_rows(Relation rel)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	bool		result = shuffle_catalog_segments(&storage, snapshot) != NIL;
+	Snapshot	   snapshot = RegisterSnapshot(GetLatestSnapshot());
+	bool		   result = shuffle_catalog_segments(&storage, snapshot) != NIL;
 
 	UnregisterSnapshot(snapshot);
 	return result;
@@ -153,7 +153,7 @@ static void
 compare(Relation rel, const RoutingNote *note)
 {
 	ShuffleOptions *options;
-	ShuffleKey *keys;
+	ShuffleKey	   *keys;
 
 	if (!shuffle_is_table(rel) || !same_storage(rel, note) || !has_rows(rel))
 		return;
@@ -169,7 +169,8 @@ compare(Relation rel, const RoutingNote *note)
 	for (int i = 0; i < note->nkeys; i++)
 	{
 		/* A collation decides on order, and on equality only if it is not deterministic. */
-		if (keys[i].proc.fn_oid == note->keys[i].proc && keys[i].collation == note->keys[i].collation)
+		if (keys[i].proc.fn_oid == note->keys[i].proc &&
+			keys[i].collation == note->keys[i].collation)
 			continue;
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -188,7 +189,7 @@ shuffle_alter_check(void)
 	while (notes != NULL)
 	{
 		RoutingNote *note = notes;
-		Relation	rel = try_relation_open(note->relid, AccessShareLock);
+		Relation	 rel = try_relation_open(note->relid, AccessShareLock);
 
 		notes = note->next;
 		if (rel != NULL)

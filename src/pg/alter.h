@@ -16,4 +16,4 @@ extern void shuffle_alter_check(void);
 /* At the end of a transaction. */
 extern void shuffle_alter_forget(void);
 
-#endif							/* SHUFFLE_ALTER_H */
+#endif /* SHUFFLE_ALTER_H */

@@ -31,17 +31,17 @@
  * Blocks are sampled up to the bytes that pages would have, but at least so many, and
  * so many rows per row of the server's sample.
  */
-#define SAMPLE_MIN_BLOCKS	512
-#define SAMPLE_ROW_FACTOR	4
+#define SAMPLE_MIN_BLOCKS 512
+#define SAMPLE_ROW_FACTOR 4
 
 /*
  * Servers before 17 prefetch the pages they sample from the main fork, which is
  * empty: that is harmless inside the first segment file and an error behind it.
  */
 #if PG_VERSION_NUM < 170000
-#define MAX_PAGES	((uint64) RELSEG_SIZE - 1)
+#define MAX_PAGES ((uint64) RELSEG_SIZE - 1)
 #else
-#define MAX_PAGES	((uint64) MaxBlockNumber)
+#define MAX_PAGES ((uint64) MaxBlockNumber)
 #endif
 
 typedef struct ShuffleAnalyze
@@ -50,17 +50,17 @@ typedef struct ShuffleAnalyze
 	double		live_per_page;
 
 	/* the sample: blocks, ascending, and the number of rows before each of them */
-	int64		nblocks;
-	int64	   *blocks;
-	int64	   *rows_before;	/* [nblocks + 1]; known up to "known" */
-	int64		known;
-	double		rows;			/* of the sample; an estimate when it is not all blocks */
+	int64  nblocks;
+	int64 *blocks;
+	int64 *rows_before; /* [nblocks + 1]; known up to "known" */
+	int64  known;
+	double rows; /* of the sample; an estimate when it is not all blocks */
 
 	/* the page being read */
-	int64		row;			/* next row of the sample */
-	int64		end_row;
-	bool		counted;		/* its live rows have been counted */
-	int64		block;			/* index of the block that holds row */
+	int64 row; /* next row of the sample */
+	int64 end_row;
+	bool  counted; /* its live rows have been counted */
+	int64 block;   /* index of the block that holds row */
 } ShuffleAnalyze;
 
 BlockNumber
@@ -73,11 +73,11 @@ static ShuffleAnalyze *
 analyze_begin(TableScanDesc sscan)
 {
 	ShuffleReadState *reading = shuffle_scan_reading(sscan, RelationGetDescr(sscan->rs_rd));
-	ShuffleAnalyze *analyze = palloc0(sizeof(ShuffleAnalyze));
-	int64		nblocks = shuffle_reading_blocks(reading);
-	double		nrows = (double) shuffle_reading_rows(reading);
-	double		server_rows = 300.0 * default_statistics_target;
-	double		want;
+	ShuffleAnalyze	 *analyze = palloc0(sizeof(ShuffleAnalyze));
+	int64			  nblocks = shuffle_reading_blocks(reading);
+	double			  nrows = (double) shuffle_reading_rows(reading);
+	double			  server_rows = 300.0 * default_statistics_target;
+	double			  want;
 
 	analyze->pages = shuffle_pages(table_relation_size(sscan->rs_rd, MAIN_FORKNUM));
 	analyze->live_per_page = nrows / Max(analyze->pages, 1);
@@ -86,22 +86,21 @@ analyze_begin(TableScanDesc sscan)
 	want = SAMPLE_MIN_BLOCKS;
 	if (nblocks > 0)
 	{
-		double		block_bytes = (double) shuffle_reading_bytes(reading) / nblocks;
-		double		block_rows = nrows / nblocks;
+		double block_bytes = (double) shuffle_reading_bytes(reading) / nblocks;
+		double block_rows = nrows / nblocks;
 
 		want = Max(want, server_rows * BLCKSZ / Max(block_bytes, BLCKSZ));
 		want = Max(want, ceil(SAMPLE_ROW_FACTOR * server_rows / block_rows));
 	}
 	analyze->nblocks = (want < nblocks) ? (int64) want : nblocks;
 
-	analyze->blocks = MemoryContextAllocHuge(CurrentMemoryContext,
-											 sizeof(int64) * Max(analyze->nblocks, 1));
-	analyze->rows_before = MemoryContextAllocHuge(CurrentMemoryContext,
-												  sizeof(int64) * (analyze->nblocks + 1));
+	analyze->blocks =
+		MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * Max(analyze->nblocks, 1));
+	analyze->rows_before =
+		MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * (analyze->nblocks + 1));
 	for (int64 i = 0; i < analyze->nblocks; i++)
 	{
-		double		u = (analyze->nblocks == nblocks) ? 0 :
-			pg_prng_double(&pg_global_prng_state);
+		double u = (analyze->nblocks == nblocks) ? 0 : pg_prng_double(&pg_global_prng_state);
 
 		analyze->blocks[i] = (int64) ((i + u) * nblocks / analyze->nblocks);
 		analyze->blocks[i] = Min(analyze->blocks[i], nblocks - 1);
@@ -125,8 +124,7 @@ analyze_find(TableScanDesc sscan, ShuffleAnalyze *analyze, int64 row)
 			return false;
 		if (analyze->known <= analyze->block)
 		{
-			ShuffleBlock *block = shuffle_reading_seek(reading,
-													   analyze->blocks[analyze->block]);
+			ShuffleBlock *block = shuffle_reading_seek(reading, analyze->blocks[analyze->block]);
 
 			analyze->rows_before[analyze->block + 1] =
 				analyze->rows_before[analyze->block] + block->rows;
@@ -140,7 +138,7 @@ bool
 shuffle_analyze_next_page(TableScanDesc sscan, BlockNumber page)
 {
 	ShuffleAnalyze **place = shuffle_scan_analyze_state(sscan);
-	ShuffleAnalyze *analyze;
+	ShuffleAnalyze	*analyze;
 
 	if (*place == NULL)
 		*place = analyze_begin(sscan);
@@ -159,13 +157,13 @@ shuffle_analyze_next_page(TableScanDesc sscan, BlockNumber page)
 }
 
 bool
-shuffle_analyze_next_tuple(TableScanDesc sscan, TransactionId oldest_xmin,
-						   double *liverows, double *deadrows, TupleTableSlot *slot)
+shuffle_analyze_next_tuple(TableScanDesc sscan, TransactionId oldest_xmin, double *liverows,
+						   double *deadrows, TupleTableSlot *slot)
 {
-	ShuffleAnalyze *analyze = *shuffle_scan_analyze_state(sscan);
+	ShuffleAnalyze	 *analyze = *shuffle_scan_analyze_state(sscan);
 	ShuffleReadState *reading = shuffle_scan_reading(sscan, RelationGetDescr(sscan->rs_rd));
-	ShuffleWindow *window;
-	uint32		row;
+	ShuffleWindow	 *window;
+	uint32			  row;
 
 	if (!analyze->counted)
 	{

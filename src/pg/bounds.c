@@ -24,7 +24,7 @@
 static TupleDesc
 keys_rowtype(const ShuffleKey *keys, int nkeys)
 {
-	TupleDesc	desc = CreateTemplateTupleDesc(nkeys);
+	TupleDesc desc = CreateTemplateTupleDesc(nkeys);
 
 	for (int k = 0; k < nkeys; k++)
 	{
@@ -53,20 +53,20 @@ bound_error_callback(void *arg)
 static void
 parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bounds)
 {
-	int			nkeys = options->nkeys;
-	TupleDesc	rowtype = NULL;
-	FmgrInfo	input;
-	Oid			input_oid;
-	Oid			ioparam;
-	BoundPosition position;
+	int					 nkeys = options->nkeys;
+	TupleDesc			 rowtype = NULL;
+	FmgrInfo			 input;
+	Oid					 input_oid;
+	Oid					 ioparam;
+	BoundPosition		 position;
 	ErrorContextCallback callback;
 
 	bounds->n = options->nbounds;
 	bounds->nkeys = nkeys;
-	bounds->values = MemoryContextAllocHuge(CurrentMemoryContext,
-											sizeof(Datum) * Max(bounds->n, 1) * nkeys);
-	bounds->nulls = MemoryContextAllocHuge(CurrentMemoryContext,
-										   sizeof(bool) * Max(bounds->n, 1) * nkeys);
+	bounds->values =
+		MemoryContextAllocHuge(CurrentMemoryContext, sizeof(Datum) * Max(bounds->n, 1) * nkeys);
+	bounds->nulls =
+		MemoryContextAllocHuge(CurrentMemoryContext, sizeof(bool) * Max(bounds->n, 1) * nkeys);
 
 	if (nkeys == 1)
 		getTypeInputInfo(keys[0].type, &input_oid, &ioparam);
@@ -84,9 +84,9 @@ parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bou
 	error_context_stack = &callback;
 	for (int i = 0; i < bounds->n; i++)
 	{
-		Datum	   *values = &bounds->values[(size_t) i * nkeys];
-		bool	   *nulls = &bounds->nulls[(size_t) i * nkeys];
-		Datum		value;
+		Datum *values = &bounds->values[(size_t) i * nkeys];
+		bool  *nulls = &bounds->nulls[(size_t) i * nkeys];
+		Datum  value;
 
 		position.number = i + 1;
 		position.text = options->bounds[i];
@@ -95,7 +95,7 @@ parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bou
 		if (rowtype)
 		{
 			HeapTupleHeader header = DatumGetHeapTupleHeader(value);
-			HeapTupleData tuple = {0};
+			HeapTupleData	tuple = {0};
 
 			tuple.t_len = HeapTupleHeaderGetDatumLength(header);
 			tuple.t_data = header;
@@ -108,8 +108,7 @@ parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bou
 		}
 		if (nulls[0])
 			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("bound %d is null", i + 1),
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("bound %d is null", i + 1),
 					 errdetail("Rows whose first key is null always go to the last partition.")));
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -117,16 +116,16 @@ parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bou
 
 	for (int i = 1; i < bounds->n; i++)
 	{
-		size_t		this = (size_t) i * nkeys;
+		size_t this = (size_t) i * nkeys;
 
 		if (shuffle_keys_compare(keys, nkeys, &bounds->values[this - nkeys],
-								 &bounds->nulls[this - nkeys],
-								 &bounds->values[this], &bounds->nulls[this]) >= 0)
+								 &bounds->nulls[this - nkeys], &bounds->values[this],
+								 &bounds->nulls[this]) >= 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("range bounds must be in strictly ascending order"),
-					 errdetail("Bound %d (\"%s\") is not above bound %d (\"%s\").",
-							   i + 1, options->bounds[i], i, options->bounds[i - 1])));
+					 errdetail("Bound %d (\"%s\") is not above bound %d (\"%s\").", i + 1,
+							   options->bounds[i], i, options->bounds[i - 1])));
 	}
 }
 
@@ -134,11 +133,11 @@ parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bou
 static void
 format_bounds(ShuffleOptions *options, const ShuffleKey *keys, const ShuffleBounds *bounds)
 {
-	int			nkeys = options->nkeys;
-	TupleDesc	rowtype = NULL;
-	FmgrInfo	output;
-	Oid			output_oid;
-	bool		is_varlena;
+	int		  nkeys = options->nkeys;
+	TupleDesc rowtype = NULL;
+	FmgrInfo  output;
+	Oid		  output_oid;
+	bool	  is_varlena;
 
 	if (nkeys == 1)
 		getTypeOutputInfo(keys[0].type, &output_oid, &is_varlena);
@@ -153,9 +152,9 @@ format_bounds(ShuffleOptions *options, const ShuffleKey *keys, const ShuffleBoun
 	options->bounds = palloc(sizeof(char *) * Max(bounds->n, 1));
 	for (int i = 0; i < bounds->n; i++)
 	{
-		Datum	   *values = &bounds->values[(size_t) i * nkeys];
-		bool	   *nulls = &bounds->nulls[(size_t) i * nkeys];
-		Datum		value = values[0];
+		Datum *values = &bounds->values[(size_t) i * nkeys];
+		bool  *nulls = &bounds->nulls[(size_t) i * nkeys];
+		Datum  value = values[0];
 
 		if (rowtype)
 			value = HeapTupleGetDatum(heap_form_tuple(rowtype, values, nulls));
@@ -164,8 +163,7 @@ format_bounds(ShuffleOptions *options, const ShuffleKey *keys, const ShuffleBoun
 }
 
 void
-shuffle_bounds_format(ShuffleOptions *options, const ShuffleKey *keys,
-					  const ShuffleBounds *bounds)
+shuffle_bounds_format(ShuffleOptions *options, const ShuffleKey *keys, const ShuffleBounds *bounds)
 {
 	ShuffleSavedSettings saved;
 
@@ -201,7 +199,7 @@ shuffle_bounds_parse(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBou
 void
 shuffle_bounds_normalize(ShuffleOptions *options, TupleDesc desc)
 {
-	ShuffleKey *keys;
+	ShuffleKey	 *keys;
 	ShuffleBounds bounds;
 
 	if (options->method != SHUFFLE_RANGE || options->nbounds == 0)

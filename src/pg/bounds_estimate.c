@@ -38,15 +38,15 @@
 #include "route.h"
 
 /* As ANALYZE: 300 sampled rows per partition keep most partitions within 10 % or so. */
-#define SAMPLE_ROWS_PER_PARTITION	300
-#define SAMPLE_MIN_ROWS				30000
-#define SAMPLE_MAX_ROWS				1000000
+#define SAMPLE_ROWS_PER_PARTITION 300
+#define SAMPLE_MIN_ROWS			  30000
+#define SAMPLE_MAX_ROWS			  1000000
 
 /* Statistics are fine enough with so many histogram buckets per partition. */
-#define BUCKETS_PER_PARTITION		4
+#define BUCKETS_PER_PARTITION 4
 
 /* ... and fresh enough when less than this part of the table has changed since. */
-#define STATS_MAX_CHANGE			0.1
+#define STATS_MAX_CHANGE 0.1
 
 /*
  * Sample: rows of keys with weights
@@ -54,9 +54,9 @@
 
 typedef struct SampleRow
 {
-	double		weight;
-	Datum	   *values;
-	bool	   *nulls;
+	double weight;
+	Datum *values;
+	bool  *nulls;
 } SampleRow;
 
 typedef struct Sample
@@ -66,13 +66,13 @@ typedef struct Sample
 	SampleRow  *rows;
 	int			nrows;
 	int			capacity;
-	double		null_weight;	/* rows whose first key is NULL */
+	double		null_weight; /* rows whose first key is NULL */
 
 	/* while the reservoir is being filled */
 	MemoryContext cxt;
-	double		seen;
-	Size		bytes;
-	Size		max_bytes;
+	double		  seen;
+	Size		  bytes;
+	Size		  max_bytes;
 	pg_prng_state prng;
 } Sample;
 
@@ -81,18 +81,18 @@ compare_rows(const void *a, const void *b, void *arg)
 {
 	const SampleRow *ra = a;
 	const SampleRow *rb = b;
-	Sample	   *sample = arg;
+	Sample			*sample = arg;
 
 	CHECK_FOR_INTERRUPTS();
-	return shuffle_keys_compare(sample->keys, sample->nkeys, ra->values, ra->nulls,
-								rb->values, rb->nulls);
+	return shuffle_keys_compare(sample->keys, sample->nkeys, ra->values, ra->nulls, rb->values,
+								rb->nulls);
 }
 
 /* Sorts and merges equal rows. */
 static void
 sort_sample(Sample *sample)
 {
-	int			n = 0;
+	int n = 0;
 
 	qsort_arg(sample->rows, sample->nrows, sizeof(SampleRow), compare_rows, sample);
 	for (int i = 0; i < sample->nrows; i++)
@@ -115,9 +115,9 @@ sort_sample(Sample *sample)
 static void
 cut_sample(const Sample *sample, int partitions, ShuffleBounds *bounds)
 {
-	int			nkeys = sample->nkeys;
-	double		left = 0;
-	double		open = 0;		/* weight of the partition that is being filled */
+	int	   nkeys = sample->nkeys;
+	double left = 0;
+	double open = 0; /* weight of the partition that is being filled */
 
 	for (int i = 0; i < sample->nrows; i++)
 		left += sample->rows[i].weight;
@@ -133,15 +133,12 @@ cut_sample(const Sample *sample, int partitions, ShuffleBounds *bounds)
 	for (int i = 0; i < sample->nrows && bounds->n < partitions - 1; i++)
 	{
 		const SampleRow *row = &sample->rows[i];
-		double		share = left / (partitions - bounds->n);
+		double			 share = left / (partitions - bounds->n);
 
-		if (i > 0 &&
-			(open + row->weight / 2 > share || sample->nrows - i < partitions - bounds->n))
+		if (i > 0 && (open + row->weight / 2 > share || sample->nrows - i < partitions - bounds->n))
 		{
-			memcpy(&bounds->values[(size_t) bounds->n * nkeys], row->values,
-				   sizeof(Datum) * nkeys);
-			memcpy(&bounds->nulls[(size_t) bounds->n * nkeys], row->nulls,
-				   sizeof(bool) * nkeys);
+			memcpy(&bounds->values[(size_t) bounds->n * nkeys], row->values, sizeof(Datum) * nkeys);
+			memcpy(&bounds->nulls[(size_t) bounds->n * nkeys], row->nulls, sizeof(bool) * nkeys);
 			bounds->n++;
 			left -= open;
 			open = 0;
@@ -153,7 +150,7 @@ cut_sample(const Sample *sample, int partitions, ShuffleBounds *bounds)
 static void
 append_row(Sample *sample, Datum value, double weight)
 {
-	SampleRow  *row = &sample->rows[sample->nrows++];
+	SampleRow *row = &sample->rows[sample->nrows++];
 
 	row->weight = weight;
 	row->values = palloc(sizeof(Datum));
@@ -169,7 +166,7 @@ append_row(Sample *sample, Datum value, double weight)
 static RangeTblEntry *
 whole_table(Query *query)
 {
-	RangeTblRef *ref;
+	RangeTblRef	  *ref;
 	RangeTblEntry *rte;
 
 	if (query->commandType != CMD_SELECT || query->setOperations || query->groupClause ||
@@ -204,12 +201,12 @@ may_read_all(Oid relid, AttrNumber attnum)
 static bool
 stats_are_fresh(Oid relid)
 {
-	Relation	rel = table_open(relid, NoLock);
-	BlockNumber pages = RelationGetNumberOfBlocks(rel);
-	double		old_pages = rel->rd_rel->relpages;
-	double		tuples = rel->rd_rel->reltuples;
+	Relation			 rel = table_open(relid, NoLock);
+	BlockNumber			 pages = RelationGetNumberOfBlocks(rel);
+	double				 old_pages = rel->rd_rel->relpages;
+	double				 tuples = rel->rd_rel->reltuples;
 	PgStat_StatTabEntry *activity;
-	bool		fresh;
+	bool				 fresh;
 
 	fresh = tuples > 0 && fabs(pages - old_pages) <= STATS_MAX_CHANGE * old_pages;
 	activity = pgstat_fetch_stat_tabentry(relid);
@@ -237,15 +234,15 @@ get_slot(AttStatsSlot *slot, HeapTuple stats, int kind, Oid op, const ShuffleKey
 static bool
 sample_stats_tuple(Sample *sample, HeapTuple stats, int partitions)
 {
-	ShuffleKey *key = &sample->keys[0];
+	ShuffleKey	   *key = &sample->keys[0];
 	TypeCacheEntry *type = lookup_type_cache(key->type, TYPECACHE_LT_OPR);
-	double		null_fraction = ((Form_pg_statistic) GETSTRUCT(stats))->stanullfrac;
-	double		common = 0;
-	AttStatsSlot mcv;
-	AttStatsSlot histogram;
-	bool		have_mcv;
-	bool		have_histogram;
-	bool		usable;
+	double			null_fraction = ((Form_pg_statistic) GETSTRUCT(stats))->stanullfrac;
+	double			common = 0;
+	AttStatsSlot	mcv;
+	AttStatsSlot	histogram;
+	bool			have_mcv;
+	bool			have_histogram;
+	bool			usable;
 
 	/* Values stay allocated: the sample points into them. */
 	have_mcv = get_slot(&mcv, stats, STATISTIC_KIND_MCV, InvalidOid, key,
@@ -266,7 +263,7 @@ sample_stats_tuple(Sample *sample, HeapTuple stats, int partitions)
 	}
 	if (have_histogram && histogram.nvalues >= 2)
 	{
-		double		bucket = Max(1.0 - null_fraction - common, 0) / (histogram.nvalues - 1);
+		double bucket = Max(1.0 - null_fraction - common, 0) / (histogram.nvalues - 1);
 
 		for (int i = 0; i < histogram.nvalues - 1; i++)
 			append_row(sample, histogram.values[i], bucket);
@@ -282,10 +279,10 @@ static bool
 sample_statistics(Sample *sample, Query *query, int partitions)
 {
 	RangeTblEntry *rte = whole_table(query);
-	TargetEntry *tle;
-	Var		   *var;
-	HeapTuple	stats;
-	bool		usable;
+	TargetEntry	  *tle;
+	Var			  *var;
+	HeapTuple	   stats;
+	bool		   usable;
 
 	if (rte == NULL || sample->nkeys != 1)
 		return false;
@@ -293,8 +290,8 @@ sample_statistics(Sample *sample, Query *query, int partitions)
 	if (tle == NULL || !IsA(tle->expr, Var))
 		return false;
 	var = (Var *) tle->expr;
-	if (var->varlevelsup != 0 || var->varattno <= 0 ||
-		!may_read_all(rte->relid, var->varattno) || !stats_are_fresh(rte->relid))
+	if (var->varlevelsup != 0 || var->varattno <= 0 || !may_read_all(rte->relid, var->varattno) ||
+		!stats_are_fresh(rte->relid))
 		return false;
 
 	stats = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid),
@@ -326,12 +323,12 @@ free_row(Sample *sample, SampleRow *row)
 static void
 halve_reservoir(Sample *sample)
 {
-	int			keep = sample->nrows / 2;
+	int keep = sample->nrows / 2;
 
 	for (int i = 0; i < keep; i++)
 	{
-		int			j = (int) pg_prng_uint64_range(&sample->prng, i, sample->nrows - 1);
-		SampleRow	row = sample->rows[i];
+		int		  j = (int) pg_prng_uint64_range(&sample->prng, i, sample->nrows - 1);
+		SampleRow row = sample->rows[i];
 
 		sample->rows[i] = sample->rows[j];
 		sample->rows[j] = row;
@@ -344,8 +341,8 @@ halve_reservoir(Sample *sample)
 static void
 sample_row(TupleTableSlot *slot, void *arg)
 {
-	Sample	   *sample = arg;
-	SampleRow  *row;
+	Sample		 *sample = arg;
+	SampleRow	 *row;
 	MemoryContext old;
 
 	slot_getallattrs(slot);
@@ -369,7 +366,7 @@ sample_row(TupleTableSlot *slot, void *arg)
 	}
 	else
 	{
-		uint64		i = pg_prng_uint64_range(&sample->prng, 0, (uint64) sample->seen - 1);
+		uint64 i = pg_prng_uint64_range(&sample->prng, 0, (uint64) sample->seen - 1);
 
 		if (i >= (uint64) sample->capacity)
 		{
@@ -405,12 +402,12 @@ sample_row(TupleTableSlot *slot, void *arg)
 static Query *
 keys_query(const Sample *sample, Query *query)
 {
-	Query	   *inner = copyObject(query);
-	Query	   *outer = makeNode(Query);
+	Query		  *inner = copyObject(query);
+	Query		  *outer = makeNode(Query);
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
-	RangeTblRef *ref = makeNode(RangeTblRef);
-	List	   *colnames = NIL;
-	ListCell   *lc;
+	RangeTblRef	  *ref = makeNode(RangeTblRef);
+	List		  *colnames = NIL;
+	ListCell	  *lc;
 
 	/* Order does not matter to a sample unless it decides which rows there are. */
 	if (!inner->limitCount && !inner->limitOffset && !inner->hasDistinctOn)
@@ -440,10 +437,10 @@ keys_query(const Sample *sample, Query *query)
 
 		if (tle == NULL || tle->resjunk)
 			elog(ERROR, "query has no output column %d", sample->keys[k].attnum);
-		outer->targetList = lappend(outer->targetList,
-									makeTargetEntry((Expr *) makeVarFromTargetEntry(1, tle),
-													(AttrNumber) (k + 1),
-													pstrdup(tle->resname), false));
+		outer->targetList =
+			lappend(outer->targetList,
+					makeTargetEntry((Expr *) makeVarFromTargetEntry(1, tle), (AttrNumber) (k + 1),
+									pstrdup(tle->resname), false));
 	}
 	return outer;
 }
@@ -451,11 +448,11 @@ keys_query(const Sample *sample, Query *query)
 static void
 sample_query(Sample *sample, Query *query, int partitions)
 {
-	List	   *rewritten;
+	List		*rewritten;
 	PlannedStmt *plan;
 
-	sample->capacity = (int) Min(Max((int64) partitions * SAMPLE_ROWS_PER_PARTITION,
-									 SAMPLE_MIN_ROWS), SAMPLE_MAX_ROWS);
+	sample->capacity = (int) Min(
+		Max((int64) partitions * SAMPLE_ROWS_PER_PARTITION, SAMPLE_MIN_ROWS), SAMPLE_MAX_ROWS);
 	sample->rows = palloc0(sizeof(SampleRow) * sample->capacity);
 	sample->nrows = 0;
 	sample->null_weight = 0;
@@ -479,7 +476,7 @@ shuffle_bounds_estimate(ShuffleOptions *options, Query *query, TupleDesc desc)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext cxt = AllocSetContextCreate(caller, "shuffle bounds", ALLOCSET_DEFAULT_SIZES);
-	Sample		sample = {0};
+	Sample		  sample = {0};
 	ShuffleBounds bounds;
 
 	options->nbounds = 0;

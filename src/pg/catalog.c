@@ -59,13 +59,13 @@ PG_FUNCTION_INFO_V1(shuffle_segment_guard);
  */
 static struct
 {
-	bool		valid;
-	bool		callback_registered;
-	Oid			schema;
-	Oid			table;
-	Oid			pkey;
-	Oid			sequence;
-}			ids;
+	bool valid;
+	bool callback_registered;
+	Oid	 schema;
+	Oid	 table;
+	Oid	 pkey;
+	Oid	 sequence;
+} ids;
 
 static void
 forget_ids(Datum arg, Oid relid)
@@ -130,7 +130,7 @@ require_extension(void)
 Oid
 shuffle_catalog_relid(const char *name)
 {
-	Oid			relid;
+	Oid relid;
 
 	require_extension();
 	relid = get_relname_relid(name, ids.schema);
@@ -151,9 +151,9 @@ shuffle_catalog_relid(const char *name)
 static void
 form_row(ShuffleSegmentRow *row, HeapTuple tuple, TupleDesc desc)
 {
-	Datum		values[Natts_segment];
-	bool		isnull[Natts_segment];
-	char	   *layout;
+	Datum values[Natts_segment];
+	bool  isnull[Natts_segment];
+	char *layout;
 
 	heap_deform_tuple(tuple, desc, values, isnull);
 	memset(row, 0, sizeof(*row));
@@ -212,8 +212,8 @@ draw_number(Relation rel, const ShuffleStorage *storage)
 		bool		taken;
 
 		CHECK_FOR_INTERRUPTS();
-		drawn = IsInParallelMode() ? pg_prng_uint64(&pg_global_prng_state)
-			: (uint64) nextval_internal(ids.sequence, false);
+		drawn = IsInParallelMode() ? pg_prng_uint64(&pg_global_prng_state) :
+									 (uint64) nextval_internal(ids.sequence, false);
 		number = (int32) (drawn % SHUFFLE_MAX_SEGMENTS);
 
 		storage_keys(keys, storage, number);
@@ -228,15 +228,15 @@ draw_number(Relation rel, const ShuffleStorage *storage)
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("a shuffle table cannot have more than %d segments", SHUFFLE_MAX_SEGMENTS),
 			 errhint("Use VACUUM FULL to rewrite the table into fewer segments.")));
-	return 0;					/* keep compiler quiet */
+	return 0; /* keep compiler quiet */
 }
 
 /* CatalogTupleInsert() always takes the current command id. */
 static void
 insert_tuple(Relation rel, HeapTuple tuple, Datum *key, CommandId cid)
 {
-	Relation	index;
-	bool		isnull[3] = {false};
+	Relation index;
+	bool	 isnull[3] = {false};
 
 	heap_insert(rel, tuple, cid, 0, NULL);
 	index = index_open(ids.pkey, RowExclusiveLock);
@@ -248,13 +248,13 @@ insert_tuple(Relation rel, HeapTuple tuple, Datum *key, CommandId cid)
 void
 shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents, CommandId cid)
 {
-	Datum		values[Natts_segment];
-	bool		isnull[Natts_segment] = {false};
-	Relation	rel;
-	HeapTuple	tuple;
-	bytea	   *stored;
-	size_t		extent_bytes = (size_t) row->nextents * sizeof(ShfExtent);
-	pg_uuid_t	id;
+	Datum	  values[Natts_segment];
+	bool	  isnull[Natts_segment] = {false};
+	Relation  rel;
+	HeapTuple tuple;
+	bytea	 *stored;
+	size_t	  extent_bytes = (size_t) row->nextents * sizeof(ShfExtent);
+	pg_uuid_t id;
 
 	require_extension();
 	if (row->nextents < 0 || row->nextents > SHF_SEGMENT_MAX_EXTENTS)
@@ -319,11 +319,11 @@ shuffle_catalog_delete(const ShuffleStorage *storage, List **roots)
 	{
 		if (roots)
 		{
-			bool		isnull;
-			char	   *root = TextDatumGetCString(heap_getattr(tuple, Anum_segment_root,
-																RelationGetDescr(rel), &isnull));
-			bool		known = false;
-			ListCell   *lc;
+			bool  isnull;
+			char *root = TextDatumGetCString(
+				heap_getattr(tuple, Anum_segment_root, RelationGetDescr(rel), &isnull));
+			bool	  known = false;
+			ListCell *lc;
 
 			foreach(lc, *roots)
 				if (strcmp((char *) lfirst(lc), root) == 0)
@@ -375,9 +375,9 @@ scan_storage(Relation rel, const ShuffleStorage *storage, Snapshot snapshot, boo
 List *
 shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot)
 {
-	Relation	rel;
-	List	   *rows;
-	bool		settled;
+	Relation rel;
+	List	*rows;
+	bool	 settled;
 
 	require_extension();
 	shuffle_states_before_read(storage, snapshot);
@@ -415,8 +415,8 @@ rewritten_since(const ShuffleStorage *storage, Snapshot snapshot)
 	{
 		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
 
-		rewritten = form->relfilenode != storage->filenumber ||
-			form->reltablespace != storage->tablespace;
+		rewritten =
+			form->relfilenode != storage->filenumber || form->reltablespace != storage->tablespace;
 	}
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
@@ -426,8 +426,8 @@ rewritten_since(const ShuffleStorage *storage, Snapshot snapshot)
 static void
 check_rewrite(const ShuffleStorage *storage, Snapshot snapshot)
 {
-	Oid			relid;
-	char	   *name;
+	Oid	  relid;
+	char *name;
 
 	if (!rewritten_since(storage, snapshot))
 		return;
@@ -450,7 +450,7 @@ Snapshot
 shuffle_function_snapshot(Relation rel)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	Snapshot	snapshot = GetActiveSnapshot();
+	Snapshot	   snapshot = GetActiveSnapshot();
 
 	if (!IsolationUsesXactSnapshot() && IsMVCCSnapshot(snapshot) &&
 		rewritten_since(&storage, snapshot))
@@ -461,9 +461,9 @@ shuffle_function_snapshot(Relation rel)
 List *
 shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot snapshot)
 {
-	Relation	rel;
-	List	   *rows;
-	bool		settled;
+	Relation rel;
+	List	*rows;
+	bool	 settled;
 
 	require_extension();
 	shuffle_states_before_read(storage, snapshot);
@@ -479,10 +479,10 @@ ShuffleSegmentRow *
 shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot snapshot)
 {
 	ShuffleSegmentRow *row = NULL;
-	Relation	rel;
-	ScanKeyData keys[3];
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	Relation		   rel;
+	ScanKeyData		   keys[3];
+	SysScanDesc		   scan;
+	HeapTuple		   tuple;
 
 	require_extension();
 	rel = table_open(ids.table, AccessShareLock);
@@ -502,10 +502,10 @@ shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot sn
 void
 shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit, void *arg)
 {
-	Relation	rel;
-	ScanKeyData keys[3];
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	Relation	  rel;
+	ScanKeyData	  keys[3];
+	SysScanDesc	  scan;
+	HeapTuple	  tuple;
 	TransactionId horizon;
 	MemoryContext cxt;
 
@@ -518,8 +518,8 @@ shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor vi
 
 	/* Taken once, before the first row: it only ever moves forward. */
 	horizon = GetOldestNonRemovableTransactionId(rel);
-	scan = systable_beginscan(rel, ids.pkey, storage != NULL, SnapshotAny,
-							  storage != NULL ? 2 : 0, keys);
+	scan = systable_beginscan(rel, ids.pkey, storage != NULL, SnapshotAny, storage != NULL ? 2 : 0,
+							  keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Buffer		buffer = ((BufferHeapTupleTableSlot *) scan->slot)->buffer;
@@ -532,7 +532,7 @@ shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor vi
 
 		if (state != HEAPTUPLE_DEAD)
 		{
-			MemoryContext old = MemoryContextSwitchTo(cxt);
+			MemoryContext	  old = MemoryContextSwitchTo(cxt);
 			ShuffleSegmentRow row;
 
 			form_row(&row, tuple, RelationGetDescr(rel));
@@ -560,15 +560,15 @@ shuffle_segment_guard(PG_FUNCTION_ARGS)
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("function \"%s\" was not called by trigger manager",
-						"shuffle_segment_guard")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+			 errmsg("function \"%s\" was not called by trigger manager", "shuffle_segment_guard")));
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot truncate table \"%s\"",
-						RelationGetRelationName(trigger->tg_relation)),
-				 errhint("Use TRUNCATE or DROP TABLE on the shuffle tables themselves.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot truncate table \"%s\"", RelationGetRelationName(trigger->tg_relation)),
+			 errhint("Use TRUNCATE or DROP TABLE on the shuffle tables themselves.")));
 	return PointerGetDatum(NULL);
 }

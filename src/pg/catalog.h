@@ -9,14 +9,14 @@
 
 #include "shuffle.h"
 
-#define SHUFFLE_SEGMENT_TABLE		"shuffle_segment"
-#define SHUFFLE_SEGMENT_PKEY		"shuffle_segment_pkey"
-#define SHUFFLE_SEGMENT_SEQUENCE	"shuffle_segment_number"
+#define SHUFFLE_SEGMENT_TABLE	 "shuffle_segment"
+#define SHUFFLE_SEGMENT_PKEY	 "shuffle_segment_pkey"
+#define SHUFFLE_SEGMENT_SEQUENCE "shuffle_segment_number"
 
 /* In the order of CREATE TABLE. */
 enum
 {
-	Anum_segment_tablespace = 1,	/* 0: the database's default, as in pg_class */
+	Anum_segment_tablespace = 1, /* 0: the database's default, as in pg_class */
 	Anum_segment_filenumber,
 	Anum_segment_number,
 	Anum_segment_partitions,
@@ -28,13 +28,13 @@ enum
 	Anum_segment_files,
 	Anum_segment_nextents,
 	Anum_segment_written,
-	Anum_segment_metrics,		/* see shuffle_metrics_datum() */
+	Anum_segment_metrics, /* see shuffle_metrics_datum() */
 	Anum_segment_layout,
 	Anum_segment_root,
 	Anum_segment_name,
 	Anum_segment_routing,
 	Anum_segment_extents,
-	Anum_segment_image,			/* NULL for a segment with files */
+	Anum_segment_image, /* NULL for a segment with files */
 	Natts_segment = Anum_segment_image
 };
 
@@ -47,20 +47,20 @@ extern List *shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapsh
  * is valid during the call only and has no extents; dead tells that its deletion is
  * committed.
  */
-typedef void (*ShuffleVersionVisitor) (const ShuffleSegmentRow *row, bool dead, void *arg);
+typedef void (*ShuffleVersionVisitor)(const ShuffleSegmentRow *row, bool dead, void *arg);
 
-extern void shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit,
-									 void *arg);
+extern void
+shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit, void *arg);
 
 /* ------------------------------------------------------------ offset_index.c */
 
 typedef struct ShufflePartitionTotals
 {
-	int64		rows;
-	int64		bytes;
-	int64		raw_bytes;
-	int64		blocks;
-	int32		segments;
+	int64 rows;
+	int64 bytes;
+	int64 raw_bytes;
+	int64 blocks;
+	int32 segments;
 } ShufflePartitionTotals;
 
 /*
@@ -69,4 +69,4 @@ typedef struct ShufflePartitionTotals
  */
 extern ShufflePartitionTotals *shuffle_partition_sizes(Oid relid, int *n);
 
-#endif							/* SHUFFLE_CATALOG_H */
+#endif /* SHUFFLE_CATALOG_H */

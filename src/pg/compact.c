@@ -47,29 +47,29 @@
 PG_FUNCTION_INFO_V1(shuffle_compact);
 
 /* Segments above this size are never merged; those below the other one always are. */
-#define LARGE_BYTES		(64 * INT64CONST(1024) * 1024)
-#define TINY_BYTES		(INT64CONST(1024) * 1024)
+#define LARGE_BYTES (64 * INT64CONST(1024) * 1024)
+#define TINY_BYTES	(INT64CONST(1024) * 1024)
 
 /* Segments that are open for reading together: bounds memory, not the result. */
-#define CHUNK_SEGMENTS	1024
-#define CHUNK_BYTES		(16 * INT64CONST(1024) * 1024)
+#define CHUNK_SEGMENTS 1024
+#define CHUNK_BYTES	   (16 * INT64CONST(1024) * 1024)
 
 typedef struct Segment
 {
-	int32		number;
-	int64		bytes;
-	int64		rows;
-	ItemPointerData tid;		/* of the catalog row */
+	int32			number;
+	int64			bytes;
+	int64			rows;
+	ItemPointerData tid; /* of the catalog row */
 } Segment;
 
 /* Segments of the table that could be merged. */
 typedef struct Segments
 {
-	Segment    *segments;
-	int			n;
-	int			size;
-	int64		total;			/* of all that are in sight, also others */
-	int64		total_bytes;
+	Segment *segments;
+	int		 n;
+	int		 size;
+	int64	 total; /* of all that are in sight, also others */
+	int64	 total_bytes;
 } Segments;
 
 /* The privilege that VACUUM asks for. */
@@ -97,13 +97,13 @@ collect(const ShuffleStorage *storage, Snapshot snapshot, Segments *all)
 				ObjectIdGetDatum(storage->tablespace));
 	ScanKeyInit(&keys[1], Anum_segment_filenumber, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(storage->filenumber));
-	scan = systable_beginscan(rel, shuffle_catalog_relid(SHUFFLE_SEGMENT_PKEY), true, snapshot,
-							  2, keys);
+	scan = systable_beginscan(rel, shuffle_catalog_relid(SHUFFLE_SEGMENT_PKEY), true, snapshot, 2,
+							  keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		Segment    *segment;
-		bool		isnull;
-		int64		bytes = DatumGetInt64(heap_getattr(tuple, Anum_segment_bytes, desc, &isnull));
+		Segment *segment;
+		bool	 isnull;
+		int64	 bytes = DatumGetInt64(heap_getattr(tuple, Anum_segment_bytes, desc, &isnull));
 
 		CHECK_FOR_INTERRUPTS();
 		all->total++;
@@ -131,8 +131,8 @@ collect(const ShuffleStorage *storage, Snapshot snapshot, Segments *all)
 static int
 compare_bytes(const void *a, const void *b)
 {
-	int64		ba = ((const Segment *) a)->bytes;
-	int64		bb = ((const Segment *) b)->bytes;
+	int64 ba = ((const Segment *) a)->bytes;
+	int64 bb = ((const Segment *) b)->bytes;
 
 	return (ba > bb) - (ba < bb);
 }
@@ -140,8 +140,8 @@ compare_bytes(const void *a, const void *b)
 static int
 compare_number(const void *a, const void *b)
 {
-	int32		na = ((const Segment *) a)->number;
-	int32		nb = ((const Segment *) b)->number;
+	int32 na = ((const Segment *) a)->number;
+	int32 nb = ((const Segment *) b)->number;
 
 	return (na > nb) - (na < nb);
 }
@@ -155,8 +155,8 @@ compare_number(const void *a, const void *b)
 static void
 choose(Segments *all)
 {
-	int64		sum = 0;
-	int			best = 0;
+	int64 sum = 0;
+	int	  best = 0;
 
 	qsort(all->segments, all->n, sizeof(Segment), compare_bytes);
 	for (int i = 0; i < all->n; i++)
@@ -174,16 +174,16 @@ static void
 copy_rows(Relation rel, const Segments *chosen, Snapshot snapshot, ShuffleRewriter *rewriter)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle compact chunk",
-											  ALLOCSET_DEFAULT_SIZES);
-	int			i = 0;
+	MemoryContext  cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle compact chunk",
+											   ALLOCSET_DEFAULT_SIZES);
+	int			   i = 0;
 
 	while (i < chosen->n)
 	{
-		MemoryContext old = MemoryContextSwitchTo(cxt);
+		MemoryContext	  old = MemoryContextSwitchTo(cxt);
 		ShuffleReadState *reading;
-		List	   *rows = NIL;
-		int64		bytes = 0;
+		List			 *rows = NIL;
+		int64			  bytes = 0;
 
 		for (; i < chosen->n && list_length(rows) < CHUNK_SEGMENTS && bytes < CHUNK_BYTES; i++)
 		{
@@ -208,13 +208,13 @@ copy_rows(Relation rel, const Segments *chosen, Snapshot snapshot, ShuffleRewrit
 static void
 delete_rows(Relation rel, const Segments *chosen)
 {
-	Relation	table = table_open(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE), RowExclusiveLock);
-	CommandId	cid = GetCurrentCommandId(true);
+	Relation  table = table_open(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE), RowExclusiveLock);
+	CommandId cid = GetCurrentCommandId(true);
 
 	for (int i = 0; i < chosen->n; i++)
 	{
 		TM_FailureData failure;
-		TM_Result	result;
+		TM_Result	   result;
 
 		CHECK_FOR_INTERRUPTS();
 		result = heap_delete(table, &chosen->segments[i].tid, cid, InvalidSnapshot, true, &failure,
@@ -246,18 +246,17 @@ static int
 merge(Relation rel, const Segments *chosen, Snapshot snapshot, int64 *bytes)
 {
 	ShuffleRewriter *rewriter;
-	int32	   *numbers = palloc(sizeof(int32) * chosen->n);
-	int64		rows = 0;
-	int			created;
-	int			progress;
+	int32			*numbers = palloc(sizeof(int32) * chosen->n);
+	int64			 rows = 0;
+	int				 created;
+	int				 progress;
 
 	for (int i = 0; i < chosen->n; i++)
 	{
 		numbers[i] = chosen->segments[i].number;
 		rows += chosen->segments[i].rows;
 	}
-	progress = shuffle_progress_begin(SHUFFLE_OPERATION_COMPACT, RelationGetRelid(rel),
-									  MyProcPid);
+	progress = shuffle_progress_begin(SHUFFLE_OPERATION_COMPACT, RelationGetRelid(rel), MyProcPid);
 	shuffle_progress_expect(progress, (double) rows);
 	rewriter = shuffle_rewriter_begin(rel, progress);
 	copy_rows(rel, chosen, snapshot, rewriter);
@@ -277,22 +276,22 @@ merge(Relation rel, const Segments *chosen, Snapshot snapshot, int64 *bytes)
 Datum
 shuffle_compact(PG_FUNCTION_ARGS)
 {
-	Oid			relid = PG_GETARG_OID(0);
-	TupleDesc	desc;
-	char	   *name;
-	Relation	rel;
+	Oid			   relid = PG_GETARG_OID(0);
+	TupleDesc	   desc;
+	char		  *name;
+	Relation	   rel;
 	ShuffleStorage storage;
-	Snapshot	snapshot;
-	Segments	all;
-	int64		rows = 0;
-	int64		old_bytes = 0;
-	int64		new_bytes = 0;
-	int			created = 0;
-	Oid			user;
-	int			sec_context;
-	int			nestlevel;
-	Datum		values[5];
-	bool		nulls[5] = {0};
+	Snapshot	   snapshot;
+	Segments	   all;
+	int64		   rows = 0;
+	int64		   old_bytes = 0;
+	int64		   new_bytes = 0;
+	int			   created = 0;
+	Oid			   user;
+	int			   sec_context;
+	int			   nestlevel;
+	Datum		   values[5];
+	bool		   nulls[5] = {0};
 
 	PreventCommandDuringRecovery("shuffle_compact()");
 	PreventCommandIfReadOnly("shuffle_compact()");
@@ -320,7 +319,7 @@ shuffle_compact(PG_FUNCTION_ARGS)
 	(void) shuffle_sweep_storage(&storage);
 
 	snapshot = RegisterSnapshot(IsolationUsesXactSnapshot() ? GetTransactionSnapshot() :
-								GetLatestSnapshot());
+															  GetLatestSnapshot());
 	collect(&storage, snapshot, &all);
 	choose(&all);
 	for (int i = 0; i < all.n; i++)

@@ -23,9 +23,9 @@
 /* It exports the finfo function only, not the function itself. */
 #undef PG_FUNCTION_INFO_V1
 #define PG_FUNCTION_INFO_V1(funcname) \
-	extern PGDLLEXPORT Datum funcname(PG_FUNCTION_ARGS); \
+	extern PGDLLEXPORT Datum				  funcname(PG_FUNCTION_ARGS); \
 	extern PGDLLEXPORT const Pg_finfo_record *CppConcat(pg_finfo_, funcname)(void); \
-	const Pg_finfo_record *CppConcat(pg_finfo_, funcname)(void) \
+	const Pg_finfo_record					 *CppConcat(pg_finfo_, funcname)(void) \
 	{ \
 		static const Pg_finfo_record my_finfo = {1}; \
 		return &my_finfo; \
@@ -41,14 +41,14 @@
 #include "storage/relfilenode.h"
 #include "utils/relfilenodemap.h"
 typedef RelFileNode RelFileLocator;
-typedef Oid RelFileNumber;
-#define rd_locator rd_node
-#define spcOid spcNode
-#define dbOid dbNode
-#define relNumber relNode
-#define InvalidRelFileNumber InvalidOid
+typedef Oid			RelFileNumber;
+#define rd_locator				rd_node
+#define spcOid					spcNode
+#define dbOid					dbNode
+#define relNumber				relNode
+#define InvalidRelFileNumber	InvalidOid
 #define RelFileNumberIsValid(n) OidIsValid(n)
-#define RelidByRelfilenumber RelidByRelfilenode
+#define RelidByRelfilenumber	RelidByRelfilenode
 #endif
 
 #if PG_VERSION_NUM < 170000
@@ -67,8 +67,8 @@ typedef Oid RelFileNumber;
 #define SHUFFLE_RUN_ONCE_ARG
 #else
 #define SHUFFLE_RUN_ONCE_PARAM , bool execute_once
-#define SHUFFLE_RUN_ONCE_ARG , execute_once
-#define ExecutorRunOnce(desc) ExecutorRun(desc, ForwardScanDirection, 0, true)
+#define SHUFFLE_RUN_ONCE_ARG   , execute_once
+#define ExecutorRunOnce(desc)  ExecutorRun(desc, ForwardScanDirection, 0, true)
 #endif
 
 #if PG_VERSION_NUM < 160000
@@ -101,7 +101,7 @@ typedef Oid RelFileNumber;
 	(pg_class_aclcheck(relid, roleid, ACL_MAINTAIN) == ACLCHECK_OK)
 #else
 #define shuffle_may_maintain(relid, roleid) pg_class_ownercheck(relid, roleid)
-#define RestrictSearchPath() ((void) 0)
+#define RestrictSearchPath()				((void) 0)
 #endif
 
 /* Table access methods and tuple slots. */
@@ -115,8 +115,8 @@ typedef bool ShuffleUpdateIndexes;
 #define SHUFFLE_SLOT_HAS_XACT_CHECK (PG_VERSION_NUM >= 170000)
 
 #if PG_VERSION_NUM >= 180000
-#define SHUFFLE_MINIMAL_EXTRA_PARAM , Size extra
-#define SHUFFLE_MINIMAL_EXTRA_ARG , extra
+#define SHUFFLE_MINIMAL_EXTRA_PARAM				 , Size extra
+#define SHUFFLE_MINIMAL_EXTRA_ARG				 , extra
 #define shuffle_parallelscan_set_rel(pscan, rel) ((pscan)->phs_locator = (rel)->rd_locator)
 #define shuffle_update_relstats(rel, pages, tuples, xid, multi) \
 	vac_update_relstats(rel, pages, tuples, 0, 0, false, xid, multi, NULL, NULL, false)
@@ -140,7 +140,7 @@ typedef bool ShuffleUpdateIndexes;
 #include "storage/read_stream.h"
 #define SHUFFLE_ANALYZE_SOURCE ReadStream *source
 #define shuffle_next_page(source, page) \
-	(*(page) = read_stream_next_block(*(source), &(BufferAccessStrategy) {NULL}), \
+	(*(page) = read_stream_next_block(*(source), &(BufferAccessStrategy){NULL}), \
 	 *(page) != InvalidBlockNumber)
 #else
 #define SHUFFLE_ANALYZE_SOURCE BlockNumber source, BufferAccessStrategy strategy
@@ -148,4 +148,4 @@ typedef bool ShuffleUpdateIndexes;
 	(*(page) = *(source), *(source) = InvalidBlockNumber, *(page) != InvalidBlockNumber)
 #endif
 
-#endif							/* SHUFFLE_COMPAT_H */
+#endif /* SHUFFLE_COMPAT_H */

@@ -15,43 +15,37 @@
 void
 shuffle_raise(const ShfError *err)
 {
-	ShfCode		code = err->code;
+	ShfCode code = err->code;
 
 	switch (code)
 	{
 		case SHF_ERR_IO:
 			if (err->sys_errno == ENOSPC || err->sys_errno == EDQUOT)
-				ereport(ERROR,
-						(errcode(ERRCODE_DISK_FULL),
-						 errmsg("%s", err->message),
-						 errhint("Free some space, or let shuffle_ext.directory name a larger device.")));
+				ereport(
+					ERROR,
+					(errcode(ERRCODE_DISK_FULL), errmsg("%s", err->message),
+					 errhint(
+						 "Free some space, or let shuffle_ext.directory name a larger device.")));
 			errno = err->sys_errno;
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("%s", err->message)));
+			ereport(ERROR, (errcode_for_file_access(), errmsg("%s", err->message)));
 			break;
 		case SHF_ERR_NOMEM:
 			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("out of memory"),
+					(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
 					 errdetail("%s.", err->message)));
 			break;
 		case SHF_ERR_CORRUPT:
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("%s", err->message)));
+			ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("%s", err->message)));
 			break;
 		case SHF_ERR_INVALID:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("%s", err->message)));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s", err->message)));
 			break;
 		case SHF_ERR_LIMIT:
 			ereport(ERROR,
-					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("%s", err->message),
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("%s", err->message),
 					 strstr(err->message, "memory") != NULL ?
-					 errhint("Raise shuffle_ext.memory_limit.") : 0));
+						 errhint("Raise shuffle_ext.memory_limit.") :
+						 0));
 			break;
 		case SHF_ERR_STOPPED:
 		case SHF_OK:

@@ -26,8 +26,8 @@ array_elements(PlannerInfo *root, Node *node)
 {
 	if (IsA(node, Const))
 	{
-		Const	   *constant = (Const *) node;
-		ArrayType  *array;
+		Const	  *constant = (Const *) node;
+		ArrayType *array;
 
 		if (constant->constisnull)
 			return 0;
@@ -41,15 +41,15 @@ array_elements(PlannerInfo *root, Node *node)
 static bool
 table_totals(Oid relid, ShuffleTotals *totals, int *partitions)
 {
-	Relation	rel = try_relation_open(relid, AccessShareLock);
-	bool		found;
+	Relation rel = try_relation_open(relid, AccessShareLock);
+	bool	 found;
 
 	if (rel == NULL)
 		return false;
 	found = shuffle_is_table(rel);
 	if (found)
 	{
-		Snapshot	snapshot = shuffle_latest_snapshot();
+		Snapshot snapshot = shuffle_latest_snapshot();
 
 		shuffle_totals(rel, snapshot, totals);
 		UnregisterSnapshot(snapshot);
@@ -65,11 +65,11 @@ PG_FUNCTION_INFO_V1(shuffle_read_support);
 Datum
 shuffle_read_support(PG_FUNCTION_ARGS)
 {
-	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	Node			   *request = (Node *) PG_GETARG_POINTER(0);
 	SupportRequestRows *rows;
-	List	   *args;
-	ShuffleTotals totals;
-	int			partitions;
+	List			   *args;
+	ShuffleTotals		totals;
+	int					partitions;
 
 	if (!IsA(request, SupportRequestRows))
 		PG_RETURN_POINTER(NULL);
@@ -80,8 +80,8 @@ shuffle_read_support(PG_FUNCTION_ARGS)
 	args = ((FuncExpr *) rows->node)->args;
 	if (!table_totals(get_typ_typrelid(exprType(linitial(args))), &totals, &partitions))
 		PG_RETURN_POINTER(NULL);
-	rows->rows = Min(array_elements(rows->root, lsecond(args)), partitions) *
-		totals.rows / partitions;
+	rows->rows =
+		Min(array_elements(rows->root, lsecond(args)), partitions) * totals.rows / partitions;
 	rows->rows = Max(rows->rows, 1);
 	PG_RETURN_POINTER(rows);
 }

@@ -12,9 +12,9 @@
 
 typedef struct RowReceiver
 {
-	DestReceiver pub;
+	DestReceiver	   pub;
 	ShuffleRowFunction receive;
-	void	   *arg;
+	void			  *arg;
 } RowReceiver;
 
 static bool
@@ -42,12 +42,11 @@ shuffle_execute(PlannedStmt *plan, const char *text, ShuffleRowFunction receive,
 	RowReceiver receiver = {
 		.pub = {receive_row, receive_startup, receive_nothing, receive_nothing, DestNone},
 		.receive = receive,
-		.arg = arg
-	};
-	QueryDesc  *desc;
+		.arg = arg};
+	QueryDesc *desc;
 
-	desc = CreateQueryDesc(plan, text, GetActiveSnapshot(), InvalidSnapshot, &receiver.pub,
-						   NULL, NULL, 0);
+	desc = CreateQueryDesc(plan, text, GetActiveSnapshot(), InvalidSnapshot, &receiver.pub, NULL,
+						   NULL, 0);
 	ExecutorStart(desc, 0);
 	ExecutorRunOnce(desc);
 	ExecutorFinish(desc);

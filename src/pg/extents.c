@@ -17,7 +17,7 @@
 StaticAssertDecl(sizeof(ShfExtent) == 48, "extents are stored as they are");
 
 /* Entries fetched at a time while searching: about what two toast chunks hold. */
-#define SEARCH_WINDOW	41
+#define SEARCH_WINDOW 41
 
 static void
 corrupt_extents(const ShuffleSegmentRow *row, size_t found)
@@ -31,9 +31,9 @@ corrupt_extents(const ShuffleSegmentRow *row, size_t found)
 ShfExtent *
 shuffle_catalog_extents(const ShuffleSegmentRow *row)
 {
-	size_t		bytes = (size_t) row->nextents * sizeof(ShfExtent);
-	ShfExtent  *extents = palloc_extended(Max(bytes, 1), MCXT_ALLOC_HUGE);
-	bytea	   *stored;
+	size_t	   bytes = (size_t) row->nextents * sizeof(ShfExtent);
+	ShfExtent *extents = palloc_extended(Max(bytes, 1), MCXT_ALLOC_HUGE);
+	bytea	  *stored;
 
 	if (row->extents == (Datum) 0)
 		corrupt_extents(row, 0);
@@ -50,8 +50,8 @@ shuffle_catalog_extents(const ShuffleSegmentRow *row)
 static void
 fetch_extents(const ShuffleSegmentRow *row, int first, int count, ShfExtent *out)
 {
-	bytea	   *slice = DatumGetByteaPSlice(row->extents, first * (int) sizeof(ShfExtent),
-											count * (int) sizeof(ShfExtent));
+	bytea *slice = DatumGetByteaPSlice(row->extents, first * (int) sizeof(ShfExtent),
+									   count * (int) sizeof(ShfExtent));
 
 	if (VARSIZE_ANY_EXHDR(slice) != count * sizeof(ShfExtent))
 		corrupt_extents(row, first * sizeof(ShfExtent) + VARSIZE_ANY_EXHDR(slice));
@@ -67,18 +67,18 @@ fetch_extents(const ShuffleSegmentRow *row, int first, int count, ShfExtent *out
 static int
 lower_bound(const ShuffleSegmentRow *row, uint32 partition)
 {
-	int			lo = 0;			/* everything before is of an earlier partition */
-	int			hi = row->nextents; /* nothing from here on is */
-	double		lo_partition = 0;
-	double		hi_partition = row->partitions;
-	bool		bisect = false;
+	int	   lo = 0;			   /* everything before is of an earlier partition */
+	int	   hi = row->nextents; /* nothing from here on is */
+	double lo_partition = 0;
+	double hi_partition = row->partitions;
+	bool   bisect = false;
 
 	while (lo < hi)
 	{
-		ShfExtent	window[SEARCH_WINDOW];
-		int			count = Min(SEARCH_WINDOW, hi - lo);
-		double		share = 0.5;
-		int			first;
+		ShfExtent window[SEARCH_WINDOW];
+		int		  count = Min(SEARCH_WINDOW, hi - lo);
+		double	  share = 0.5;
+		int		  first;
 
 		if (!bisect && hi_partition > lo_partition)
 			share = (partition - lo_partition) / (hi_partition - lo_partition);
@@ -110,10 +110,10 @@ lower_bound(const ShuffleSegmentRow *row, uint32 partition)
 ShfExtent *
 shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition, int *nextents)
 {
-	ShfExtent  *extents;
-	int			first;
-	int			size = SEARCH_WINDOW;
-	int			n = 0;
+	ShfExtent *extents;
+	int		   first;
+	int		   size = SEARCH_WINDOW;
+	int		   n = 0;
 
 	if (row->extents == (Datum) 0)
 		corrupt_extents(row, 0);
@@ -121,8 +121,8 @@ shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition
 	extents = palloc_extended(size * sizeof(ShfExtent), MCXT_ALLOC_HUGE);
 	while (first + n < row->nextents)
 	{
-		int			count = Min(size - n, row->nextents - first - n);
-		int			end = n + count;
+		int count = Min(size - n, row->nextents - first - n);
+		int end = n + count;
 
 		fetch_extents(row, first + n, count, extents + n);
 		while (n < end && extents[n].partition == partition)
@@ -140,16 +140,16 @@ ShfExtent *
 shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row, const uint32 *partitions,
 								   int npartitions, int *nextents)
 {
-	ShfExtent  *extents = NULL;
-	int			n = 0;
+	ShfExtent *extents = NULL;
+	int		   n = 0;
 
 	/* A few are found by slices of the stored value, many by going over all. */
 	if (npartitions <= 16 || npartitions <= row->nextents / 64)
 	{
 		for (int i = 0; i < npartitions; i++)
 		{
-			int			nmore;
-			ShfExtent  *more = shuffle_catalog_partition_extents(row, partitions[i], &nmore);
+			int		   nmore;
+			ShfExtent *more = shuffle_catalog_partition_extents(row, partitions[i], &nmore);
 
 			if (nmore == 0)
 				continue;
@@ -166,7 +166,7 @@ shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row, const uint32 *p
 	}
 	else
 	{
-		int			p = 0;
+		int p = 0;
 
 		extents = shuffle_catalog_extents(row);
 		for (int i = 0; i < row->nextents; i++)
@@ -186,8 +186,8 @@ shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row, const uint32 *p
 static int
 compare_first_row(const void *a, const void *b)
 {
-	uint64		ra = ((const ShfExtent *) a)->first_row;
-	uint64		rb = ((const ShfExtent *) b)->first_row;
+	uint64 ra = ((const ShfExtent *) a)->first_row;
+	uint64 rb = ((const ShfExtent *) b)->first_row;
 
 	return (ra > rb) - (ra < rb);
 }
@@ -208,7 +208,7 @@ shuffle_extents_sort(ShfExtent *extents, int nextents)
 bytea *
 shuffle_catalog_image(const ShuffleSegmentRow *row)
 {
-	bytea	   *image = row->image == (Datum) 0 ? NULL : DatumGetByteaPP(row->image);
+	bytea *image = row->image == (Datum) 0 ? NULL : DatumGetByteaPP(row->image);
 
 	if (image == NULL || VARSIZE_ANY_EXHDR(image) != row->bytes)
 		ereport(ERROR,

@@ -26,16 +26,16 @@
 #include "../engine/flatbuf.h"
 #include "read_state.h"
 
-#define FETCH_CHUNK_BYTES	(1024 * 1024)	/* of a bytea that shuffle_fetch returns */
-#define FETCH_MEMORY		(32 * 1024 * 1024)	/* of the writer that re-encodes blocks */
+#define FETCH_CHUNK_BYTES (1024 * 1024)		 /* of a bytea that shuffle_fetch returns */
+#define FETCH_MEMORY	  (32 * 1024 * 1024) /* of the writer that re-encodes blocks */
 
 /* ---------------------------------------------------------------- arguments */
 
 Relation
 shuffle_open_for_reading(Oid relid)
 {
-	Relation	rel = relation_open(relid, AccessShareLock);
-	AclResult	acl;
+	Relation  rel = relation_open(relid, AccessShareLock);
+	AclResult acl;
 
 	shuffle_require_table(rel);
 
@@ -57,8 +57,8 @@ shuffle_open_for_reading(Oid relid)
 static int
 compare_uint32(const void *a, const void *b)
 {
-	uint32		x = *(const uint32 *) a;
-	uint32		y = *(const uint32 *) b;
+	uint32 x = *(const uint32 *) a;
+	uint32 y = *(const uint32 *) b;
 
 	return (x > y) - (x < y);
 }
@@ -67,12 +67,12 @@ compare_uint32(const void *a, const void *b)
 static uint32 *
 get_partitions(FunctionCallInfo fcinfo, int argno, Relation rel, int *n)
 {
-	ArrayType  *array;
-	Datum	   *elements;
-	bool	   *nulls;
-	int			count;
-	uint32	   *partitions;
-	int			limit = shuffle_read_options(rel).partitions;
+	ArrayType *array;
+	Datum	  *elements;
+	bool	  *nulls;
+	int		   count;
+	uint32	  *partitions;
+	int		   limit = shuffle_read_options(rel).partitions;
 
 	*n = 0;
 	if (PG_ARGISNULL(argno))
@@ -81,12 +81,11 @@ get_partitions(FunctionCallInfo fcinfo, int argno, Relation rel, int *n)
 				 errmsg("list of partitions must not be NULL")));
 
 	array = PG_GETARG_ARRAYTYPE_P(argno);
-	deconstruct_array(array, INT4OID, sizeof(int32), true, TYPALIGN_INT, &elements, &nulls,
-					  &count);
+	deconstruct_array(array, INT4OID, sizeof(int32), true, TYPALIGN_INT, &elements, &nulls, &count);
 	partitions = palloc(sizeof(uint32) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{
-		int32		partition = DatumGetInt32(elements[i]);
+		int32 partition = DatumGetInt32(elements[i]);
 
 		if (nulls[i])
 			ereport(ERROR,
@@ -115,11 +114,11 @@ get_partitions(FunctionCallInfo fcinfo, int argno, Relation rel, int *n)
 typedef struct ReadCall
 {
 	ShuffleReadState *reading;
-	TupleTableSlot *slot;
-	int64		block;			/* current block, or -1 */
-	uint32		row;			/* next row of it */
-	uint32		rows;
-	ShuffleWindow *window;
+	TupleTableSlot	 *slot;
+	int64			  block; /* current block, or -1 */
+	uint32			  row;	 /* next row of it */
+	uint32			  rows;
+	ShuffleWindow	 *window;
 } ReadCall;
 
 /* Stores the next row in call->slot. */
@@ -149,13 +148,13 @@ read_next(ReadCall *call)
 static ReadCall *
 read_begin(FunctionCallInfo fcinfo)
 {
-	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 0);
-	Oid			relid = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
-	ReadCall   *call;
-	Relation	rel;
-	Snapshot	snapshot;
-	uint32	   *partitions;
-	int			npartitions;
+	Oid		  type = get_fn_expr_argtype(fcinfo->flinfo, 0);
+	Oid		  relid = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
+	ReadCall *call;
+	Relation  rel;
+	Snapshot  snapshot;
+	uint32	 *partitions;
+	int		  npartitions;
 
 	if (!OidIsValid(relid))
 		ereport(ERROR,
@@ -168,11 +167,11 @@ read_begin(FunctionCallInfo fcinfo)
 	call = palloc0(sizeof(ReadCall));
 	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
 	snapshot = shuffle_function_snapshot(rel);
-	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions,
-										  npartitions);
+	call->reading =
+		shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions, npartitions);
 	UnregisterSnapshot(snapshot);
-	call->slot = MakeSingleTupleTableSlot(CreateTupleDescCopyConstr(RelationGetDescr(rel)),
-										  &ShuffleSlotOps);
+	call->slot =
+		MakeSingleTupleTableSlot(CreateTupleDescCopyConstr(RelationGetDescr(rel)), &ShuffleSlotOps);
 	call->block = -1;
 	relation_close(rel, NoLock);
 	return call;
@@ -183,10 +182,10 @@ static void
 read_all(FunctionCallInfo fcinfo)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read",
-											  ALLOCSET_SMALL_SIZES);
+	MemoryContext  cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle read", ALLOCSET_SMALL_SIZES);
 	MemoryContext oldcxt;
-	ReadCall   *call;
+	ReadCall	 *call;
 
 	oldcxt = MemoryContextSwitchTo(cxt);
 	call = read_begin(fcinfo);
@@ -207,9 +206,9 @@ PG_FUNCTION_INFO_V1(shuffle_read);
 Datum
 shuffle_read(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	ReturnSetInfo	*rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	FuncCallContext *funcctx;
-	ReadCall   *call;
+	ReadCall		*call;
 
 	if (SRF_IS_FIRSTCALL())
 	{
@@ -233,7 +232,7 @@ shuffle_read(PG_FUNCTION_ARGS)
 	if (read_next(call))
 	{
 		TupleTableSlot *slot = call->slot;
-		HeapTuple	tuple;
+		HeapTuple		tuple;
 
 		slot_getallattrs(slot);
 		tuple = heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values, slot->tts_isnull);
@@ -253,26 +252,26 @@ shuffle_read(PG_FUNCTION_ARGS)
 typedef struct FetchCall
 {
 	ShuffleReadState *reading;
-	int64		block;			/* next block */
-	bool		ended;			/* the end of the stream has been made a piece */
+	int64			  block; /* next block */
+	bool			  ended; /* the end of the stream has been made a piece */
 
-	const uint8 *piece;			/* what is left of the current piece */
-	size_t		piece_len;
+	const uint8 *piece; /* what is left of the current piece */
+	size_t		 piece_len;
 
 	/* the schema that all blocks must have, and the way to it */
-	ShuffleTypeMap *map;
+	ShuffleTypeMap	*map;
 	const ShfSchema *schema;
-	int			partitions;
-	ShfCodec	codec;
-	TupleTableSlot *slot;
-	ShfWriter  *writer;			/* NULL unless blocks are being re-encoded */
-	size_t		schema_left;	/* bytes of the writer's own schema message still to come */
-	bool		schema_known;	/* is schema_left known? */
-	ShfBuffer	out;			/* what the writer has written */
+	int				 partitions;
+	ShfCodec		 codec;
+	TupleTableSlot	*slot;
+	ShfWriter		*writer;	   /* NULL unless blocks are being re-encoded */
+	size_t			 schema_left;  /* bytes of the writer's own schema message still to come */
+	bool			 schema_known; /* is schema_left known? */
+	ShfBuffer		 out;		   /* what the writer has written */
 
-	int			progress;		/* token, or 0 */
-	uint64		rows_sent;
-	uint64		bytes_sent;
+	int	   progress; /* token, or 0 */
+	uint64 rows_sent;
+	uint64 bytes_sent;
 
 	MemoryContextCallback callback;
 } FetchCall;
@@ -280,7 +279,7 @@ typedef struct FetchCall
 static void
 fetch_release(void *arg)
 {
-	FetchCall  *call = arg;
+	FetchCall *call = arg;
 
 	if (call->writer != NULL)
 		shf_writer_close(call->writer);
@@ -293,7 +292,7 @@ fetch_release(void *arg)
 static ShfCode
 fetch_write(void *arg, const void *data, size_t len, ShfError *err)
 {
-	FetchCall  *call = arg;
+	FetchCall *call = arg;
 
 	if (shf_buffer_reserve(&call->out, len, err) != SHF_OK)
 		return err ? err->code : SHF_ERR_NOMEM;
@@ -314,7 +313,7 @@ fetch_strip_schema(FetchCall *call)
 {
 	if (!call->schema_known && call->out.len >= 8)
 	{
-		uint32		metadata;
+		uint32 metadata;
 
 		memcpy(&metadata, call->out.data + 4, sizeof(uint32));
 		call->schema_left = 8 + (size_t) metadata;
@@ -322,7 +321,7 @@ fetch_strip_schema(FetchCall *call)
 	}
 	if (call->schema_known && call->schema_left > 0)
 	{
-		size_t		n = Min(call->schema_left, call->out.len);
+		size_t n = Min(call->schema_left, call->out.len);
 
 		memmove(call->out.data, call->out.data + n, call->out.len - n);
 		call->out.len -= n;
@@ -334,7 +333,7 @@ static void
 fetch_writer_open(FetchCall *call)
 {
 	ShfWriterOptions options = {0};
-	ShfError	err;
+	ShfError		 err;
 
 	options.partitions = call->partitions;
 	options.layout = SHF_LAYOUT_STREAM;
@@ -359,7 +358,7 @@ static void
 fetch_reencode(FetchCall *call, ShuffleBlock *block)
 {
 	const ShfRowLayout *layout = shf_writer_layout(call->writer);
-	ShfError	err;
+	ShfError			err;
 
 	for (uint32 row = 0; row < block->rows; row++)
 	{
@@ -379,8 +378,8 @@ static void
 fetch_writer_end(FetchCall *call)
 {
 	const ShfSegment *segments;
-	int			nsegments;
-	ShfError	err;
+	int				  nsegments;
+	ShfError		  err;
 
 	SHUFFLE_CHECK(shf_writer_finish(call->writer, &segments, &nsegments, &err), &err);
 	fetch_strip_schema(call);
@@ -397,7 +396,7 @@ fetch_writer_end(FetchCall *call)
 static bool
 fetch_next_piece(FetchCall *call)
 {
-	ShfBytes	message;
+	ShfBytes message;
 
 	for (;;)
 	{
@@ -457,28 +456,27 @@ fetch_next_piece(FetchCall *call)
 static FetchCall *
 fetch_begin(FunctionCallInfo fcinfo)
 {
-	FetchCall  *call = palloc0(sizeof(FetchCall));
+	FetchCall		  *call = palloc0(sizeof(FetchCall));
 	ShuffleReadOptions options;
-	TupleDesc	desc;
-	Relation	rel;
-	Snapshot	snapshot;
-	uint32	   *partitions;
-	int			npartitions;
-	void	   *message;
-	size_t		len;
-	ShfError	err;
+	TupleDesc		   desc;
+	Relation		   rel;
+	Snapshot		   snapshot;
+	uint32			  *partitions;
+	int				   npartitions;
+	void			  *message;
+	size_t			   len;
+	ShfError		   err;
 
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("relation must not be NULL")));
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("relation must not be NULL")));
 
 	rel = shuffle_open_for_reading(PG_GETARG_OID(0));
 	options = shuffle_read_options(rel);
 	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
 	snapshot = shuffle_function_snapshot(rel);
-	call->reading = shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions,
-										  npartitions);
+	call->reading =
+		shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions, npartitions);
 	UnregisterSnapshot(snapshot);
 	desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 
@@ -491,8 +489,8 @@ fetch_begin(FunctionCallInfo fcinfo)
 	call->callback.arg = call;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &call->callback);
 
-	call->progress = shuffle_progress_begin(SHUFFLE_OPERATION_FETCH, RelationGetRelid(rel),
-											MyProcPid);
+	call->progress =
+		shuffle_progress_begin(SHUFFLE_OPERATION_FETCH, RelationGetRelid(rel), MyProcPid);
 	shuffle_progress_expect(call->progress, (double) shuffle_reading_rows(call->reading));
 	relation_close(rel, NoLock);
 
@@ -512,9 +510,9 @@ Datum
 shuffle_fetch(PG_FUNCTION_ARGS)
 {
 	FuncCallContext *funcctx;
-	FetchCall  *call;
-	bytea	   *chunk;
-	size_t		len = 0;
+	FetchCall		*call;
+	bytea			*chunk;
+	size_t			 len = 0;
 
 	if (SRF_IS_FIRSTCALL())
 	{
@@ -532,12 +530,12 @@ shuffle_fetch(PG_FUNCTION_ARGS)
 	chunk = palloc(VARHDRSZ + FETCH_CHUNK_BYTES);
 	while (len < FETCH_CHUNK_BYTES)
 	{
-		size_t		n;
+		size_t n;
 
 		if (call->piece_len == 0)
 		{
 			MemoryContext oldcxt = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
-			bool		more = fetch_next_piece(call);
+			bool		  more = fetch_next_piece(call);
 
 			MemoryContextSwitchTo(oldcxt);
 			if (!more)
@@ -551,8 +549,7 @@ shuffle_fetch(PG_FUNCTION_ARGS)
 	}
 
 	call->bytes_sent += len;
-	shuffle_progress_report(call->progress, SHUFFLE_PHASE_SEND, call->rows_sent,
-							call->bytes_sent);
+	shuffle_progress_report(call->progress, SHUFFLE_PHASE_SEND, call->rows_sent, call->bytes_sent);
 	if (len > 0)
 	{
 		SET_VARSIZE(chunk, VARHDRSZ + len);

@@ -21,47 +21,47 @@
 
 #include "write.h"
 
-#define JOB_MAGIC		UINT64CONST(0x53484655464a4f42)
+#define JOB_MAGIC UINT64CONST(0x53484655464a4f42)
 
 /* Keys of the table of contents. */
-#define KEY_FIXED		1
-#define KEY_ATTRIBUTES	2
-#define KEY_OPTIONS		3
-#define KEY_KEYS		4
-#define KEY_PATH		5
-#define KEY_RELNAME		6
-#define KEY_ATTNUMS		7
-#define KEY_NOTNULL		8
-#define NKEYS			8
+#define KEY_FIXED	   1
+#define KEY_ATTRIBUTES 2
+#define KEY_OPTIONS	   3
+#define KEY_KEYS	   4
+#define KEY_PATH	   5
+#define KEY_RELNAME	   6
+#define KEY_ATTNUMS	   7
+#define KEY_NOTNULL	   8
+#define NKEYS		   8
 
 typedef struct JobFixed
 {
-	uint64		secret;
-	int			leader;			/* process id */
-	pg_atomic_uint32 writers;	/* next writer number */
-	ShuffleWriteSpec spec;		/* scalars only: its pointers mean nothing here */
-	int			natts;
-	int			nargs;
+	uint64			 secret;
+	int				 leader;  /* process id */
+	pg_atomic_uint32 writers; /* next writer number */
+	ShuffleWriteSpec spec;	  /* scalars only: its pointers mean nothing here */
+	int				 natts;
+	int				 nargs;
 } JobFixed;
 
 struct ShuffleJobHandle
 {
 	dsm_segment *segment;
-	uint64		secret;
+	uint64		 secret;
 };
 
 /* The sink's first argument: 12 bytes. */
 typedef struct JobArgument
 {
-	uint32		handle;
-	uint32		secret[2];
+	uint32 handle;
+	uint32 secret[2];
 } JobArgument;
 
 /* Room for size bytes under key, filled from data unless that is NULL. */
 static void *
 toc_put(shm_toc *toc, uint64 key, const void *data, Size size)
 {
-	void	   *place = shm_toc_allocate(toc, Max(size, 1));
+	void *place = shm_toc_allocate(toc, Max(size, 1));
 
 	if (data != NULL && size > 0)
 		memcpy(place, data, size);
@@ -73,21 +73,20 @@ ShuffleJobHandle *
 shuffle_job_create(const ShuffleJob *job)
 {
 	const ShuffleOptions *options = job->spec.options;
-	ShuffleJobHandle *handle = palloc(sizeof(ShuffleJobHandle));
-	char	   *text = shuffle_options_format(options, false);
-	int			natts = job->spec.desc->natts;
-	Size		desc_size = sizeof(FormData_pg_attribute) * (Size) natts;
-	JobFixed	fixed;
-	JobFixed   *shared;
-	shm_toc_estimator e;
-	shm_toc    *toc;
-	Form_pg_attribute atts;
-	Size		size;
+	ShuffleJobHandle	 *handle = palloc(sizeof(ShuffleJobHandle));
+	char				 *text = shuffle_options_format(options, false);
+	int					  natts = job->spec.desc->natts;
+	Size				  desc_size = sizeof(FormData_pg_attribute) * (Size) natts;
+	JobFixed			  fixed;
+	JobFixed			 *shared;
+	shm_toc_estimator	  e;
+	shm_toc				 *toc;
+	Form_pg_attribute	  atts;
+	Size				  size;
 
 	if (!pg_strong_random(&handle->secret, sizeof(handle->secret)))
 		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random number")));
+				(errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random number")));
 
 	shm_toc_initialize_estimator(&e);
 	shm_toc_estimate_chunk(&e, sizeof(JobFixed));
@@ -160,7 +159,7 @@ static TupleDesc
 copy_desc(FormData_pg_attribute *shared, int natts)
 {
 	Form_pg_attribute *atts = palloc(sizeof(Form_pg_attribute) * Max(natts, 1));
-	TupleDesc	desc;
+	TupleDesc		   desc;
 
 	for (int i = 0; i < natts; i++)
 		atts[i] = &shared[i];
@@ -173,7 +172,7 @@ copy_desc(FormData_pg_attribute *shared, int natts)
 static ShuffleJob *
 copy_job(shm_toc *toc, JobFixed *fixed)
 {
-	ShuffleJob *job = palloc0(sizeof(ShuffleJob));
+	ShuffleJob	   *job = palloc0(sizeof(ShuffleJob));
 	ShuffleOptions *options = shuffle_options_parse(shm_toc_lookup(toc, KEY_OPTIONS, false));
 
 	options->keys = palloc(sizeof(AttrNumber) * Max(options->nkeys, 1));
@@ -184,13 +183,12 @@ copy_job(shm_toc *toc, JobFixed *fixed)
 	job->spec.desc = copy_desc(shm_toc_lookup(toc, KEY_ATTRIBUTES, false), fixed->natts);
 	job->spec.options = options;
 	job->spec.writer = pg_atomic_fetch_add_u32(&fixed->writers, 1);
-	job->spec.path = psprintf("%s-%x", (char *) shm_toc_lookup(toc, KEY_PATH, false),
-							  job->spec.writer);
+	job->spec.path =
+		psprintf("%s-%x", (char *) shm_toc_lookup(toc, KEY_PATH, false), job->spec.writer);
 	job->relname = pstrdup(shm_toc_lookup(toc, KEY_RELNAME, false));
 	job->nargs = fixed->nargs;
 	job->attnums = palloc(sizeof(AttrNumber) * Max(job->nargs, 1));
-	memcpy(job->attnums, shm_toc_lookup(toc, KEY_ATTNUMS, false),
-		   sizeof(AttrNumber) * job->nargs);
+	memcpy(job->attnums, shm_toc_lookup(toc, KEY_ATTNUMS, false), sizeof(AttrNumber) * job->nargs);
 	job->notnull = palloc(sizeof(bool) * Max(job->nargs, 1));
 	memcpy(job->notnull, shm_toc_lookup(toc, KEY_NOTNULL, false), sizeof(bool) * job->nargs);
 	return job;
@@ -199,14 +197,14 @@ copy_job(shm_toc *toc, JobFixed *fixed)
 ShuffleJob *
 shuffle_job_open(bytea *argument)
 {
-	JobArgument bytes;
-	uint64		secret;
+	JobArgument	 bytes;
+	uint64		 secret;
 	dsm_segment *segment;
-	bool		attached = false;
-	shm_toc    *toc;
-	JobFixed   *fixed;
-	ShuffleJob *job;
-	int			leader;
+	bool		 attached = false;
+	shm_toc		*toc;
+	JobFixed	*fixed;
+	ShuffleJob	*job;
+	int			 leader;
 
 	if (VARSIZE_ANY_EXHDR(argument) != sizeof(JobArgument))
 		wrong_call();

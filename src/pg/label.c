@@ -39,15 +39,15 @@
 
 #include "shuffle.h"
 
-#define LABEL_PROVIDER	SHUFFLE_EXTENSION
+#define LABEL_PROVIDER SHUFFLE_EXTENSION
 
 /* All labels of ours on one table. */
 typedef struct TableLabels
 {
-	char	   *options;		/* of the table itself, or NULL */
+	char	   *options; /* of the table itself, or NULL */
 	int			ncolumns;
 	AttrNumber *attnums;
-	char	  **columns;		/* label of attnums[i] */
+	char	  **columns; /* label of attnums[i] */
 } TableLabels;
 
 static void
@@ -63,23 +63,23 @@ read_labels(Oid relid, TableLabels *labels)
 	labels->attnums = palloc(sizeof(AttrNumber) * size);
 	labels->columns = palloc(sizeof(char *) * size);
 
-	ScanKeyInit(&keys[0], Anum_pg_seclabel_objoid,
-				BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
-	ScanKeyInit(&keys[1], Anum_pg_seclabel_classoid,
-				BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&keys[0], Anum_pg_seclabel_objoid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	ScanKeyInit(&keys[1], Anum_pg_seclabel_classoid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationRelationId));
 
 	pg_seclabel = table_open(SecLabelRelationId, AccessShareLock);
 	scan = systable_beginscan(pg_seclabel, SecLabelObjectIndexId, true, NULL, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		TupleDesc	desc = RelationGetDescr(pg_seclabel);
-		bool		isnull;
-		char	   *provider;
-		char	   *label;
-		int32		subid;
+		TupleDesc desc = RelationGetDescr(pg_seclabel);
+		bool	  isnull;
+		char	 *provider;
+		char	 *label;
+		int32	  subid;
 
-		provider = TextDatumGetCString(heap_getattr(tuple, Anum_pg_seclabel_provider, desc,
-													&isnull));
+		provider =
+			TextDatumGetCString(heap_getattr(tuple, Anum_pg_seclabel_provider, desc, &isnull));
 		if (strcmp(provider, LABEL_PROVIDER) != 0)
 			continue;
 		label = TextDatumGetCString(heap_getattr(tuple, Anum_pg_seclabel_label, desc, &isnull));
@@ -110,7 +110,7 @@ static int
 parse_key_label(const char *label)
 {
 	static const char prefix[] = "key=";
-	int			key = 0;
+	int				  key = 0;
 
 	if (strncmp(label, prefix, sizeof(prefix) - 1) != 0)
 		return 0;
@@ -129,7 +129,7 @@ resolve_keys(ShuffleOptions *options, const TableLabels *labels)
 	options->keys = palloc0(sizeof(AttrNumber) * Max(options->nkeys, 1));
 	for (int i = 0; i < labels->ncolumns; i++)
 	{
-		int			key = parse_key_label(labels->columns[i]);
+		int key = parse_key_label(labels->columns[i]);
 
 		if (key >= 1 && key <= options->nkeys)
 			options->keys[key - 1] = labels->attnums[i];
@@ -144,21 +144,23 @@ shuffle_options_require_keys(const ShuffleOptions *options, Relation rel)
 		if (options->keys[i] == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("key column %d of %d of shuffle table \"%s\" is missing",
-							i + 1, options->nkeys, RelationGetRelationName(rel)),
+					 errmsg("key column %d of %d of shuffle table \"%s\" is missing", i + 1,
+							options->nkeys, RelationGetRelationName(rel)),
 					 errdetail("No column has the label \"key=%d\". A dropped column takes its "
-							   "label with it.", i + 1),
+							   "label with it.",
+							   i + 1),
 					 errhint("Empty the table and choose keys with shuffle_set('%s', keys => ...), "
 							 "or write it again with shuffle_write(..., keys => ..., "
-							 "if_exists => 'replace').", RelationGetRelationName(rel))));
+							 "if_exists => 'replace').",
+							 RelationGetRelationName(rel))));
 	}
 }
 
 ShuffleOptions *
 shuffle_options_of(Relation rel)
 {
-	Oid			relid = RelationGetRelid(rel);
-	TableLabels labels;
+	Oid				relid = RelationGetRelid(rel);
+	TableLabels		labels;
 	ShuffleOptions *options;
 
 	/* Rows of a rewrite go to a transient relation that has no labels. */
@@ -182,7 +184,7 @@ ShuffleReadOptions
 shuffle_read_options(Relation rel)
 {
 	ShuffleReadOptions result;
-	ShuffleOptions *options;
+	ShuffleOptions	  *options;
 
 	if (rel->rd_amcache != NULL)
 		return *(ShuffleReadOptions *) rel->rd_amcache;
@@ -196,7 +198,7 @@ shuffle_read_options(Relation rel)
 	/* Without a label the codec is the session's of the moment. */
 	if (options->labelled && !OidIsValid(rel->rd_rel->relrewrite))
 	{
-		void	   *cache = MemoryContextAlloc(CacheMemoryContext, sizeof(ShuffleReadOptions));
+		void *cache = MemoryContextAlloc(CacheMemoryContext, sizeof(ShuffleReadOptions));
 
 		memcpy(cache, &result, sizeof(ShuffleReadOptions));
 		rel->rd_amcache = cache;
@@ -223,7 +225,7 @@ shuffle_options_store(Oid relid, const ShuffleOptions *options)
 	/* Each label is touched once: a catalog row cannot change twice in one command. */
 	for (int i = 0; i < old.ncolumns; i++)
 	{
-		bool		stays = false;
+		bool stays = false;
 
 		for (int k = 0; k < options->nkeys; k++)
 			stays |= options->keys[k] == old.attnums[i];
@@ -242,8 +244,8 @@ void
 shuffle_options_require_empty(Relation rel, int nrefs)
 {
 	ShuffleStorage storage;
-	Snapshot	snapshot;
-	List	   *segments;
+	Snapshot	   snapshot;
+	List		  *segments;
 
 	if (!shuffle_is_table(rel))
 		return;
@@ -263,24 +265,26 @@ shuffle_options_require_empty(Relation rel, int nrefs)
 	segments = shuffle_catalog_segments(&storage, snapshot);
 	UnregisterSnapshot(snapshot);
 	if (segments != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot change how rows of table \"%s\" are partitioned while it has rows",
-						RelationGetRelationName(rel)),
-				 errhint("Write it again with shuffle_write('TABLE %s', '%s', if_exists => 'replace', "
-						 "...), or truncate it first.", RelationGetRelationName(rel),
-						 RelationGetRelationName(rel))));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot change how rows of table \"%s\" are partitioned while it has rows",
+					RelationGetRelationName(rel)),
+			 errhint("Write it again with shuffle_write('TABLE %s', '%s', if_exists => 'replace', "
+					 "...), or truncate it first.",
+					 RelationGetRelationName(rel), RelationGetRelationName(rel))));
 }
 
 void
 shuffle_options_without_effect(Relation rel)
 {
 	if (!shuffle_is_table(rel))
-		ereport(NOTICE,
-				(errmsg("table \"%s\" is not a shuffle table: its shuffle options have no effect yet",
-						RelationGetRelationName(rel)),
-				 errhint("ALTER TABLE ... SET ACCESS METHOD %s partitions its rows by them.",
-						 SHUFFLE_AM)));
+		ereport(
+			NOTICE,
+			(errmsg("table \"%s\" is not a shuffle table: its shuffle options have no effect yet",
+					RelationGetRelationName(rel)),
+			 errhint("ALTER TABLE ... SET ACCESS METHOD %s partitions its rows by them.",
+					 SHUFFLE_AM)));
 }
 
 static ShuffleOptions *
@@ -310,7 +314,7 @@ static void
 check_table_label(Relation rel, const char *label)
 {
 	ShuffleOptions *options = parse_table_label(label);
-	TableLabels old;
+	TableLabels		old;
 
 	read_labels(RelationGetRelid(rel), &old);
 	if (!shuffle_options_same_routing(options, parse_table_label(old.options)))
@@ -347,8 +351,8 @@ check_column_label(Relation rel, AttrNumber attnum, const char *label)
 		else if (key > 0 && parse_key_label(old.columns[i]) == key)
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_OBJECT),
-					 errmsg("table \"%s\" has key column %d already",
-							RelationGetRelationName(rel), key),
+					 errmsg("table \"%s\" has key column %d already", RelationGetRelationName(rel),
+							key),
 					 errdetail("It is column \"%s\".",
 							   get_attname(RelationGetRelid(rel), old.attnums[i], false)),
 					 errhint("Remove the label of that column first.")));
@@ -362,7 +366,7 @@ check_column_label(Relation rel, AttrNumber attnum, const char *label)
 static void
 shuffle_label_check(const ObjectAddress *object, const char *label)
 {
-	Relation	rel;
+	Relation rel;
 
 	if (object->classId != RelationRelationId)
 		ereport(ERROR,

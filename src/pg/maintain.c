@@ -25,9 +25,9 @@ void
 shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	MemoryContext cxt;
-	MemoryContext oldcxt;
-	ListCell   *lc;
+	MemoryContext  cxt;
+	MemoryContext  oldcxt;
+	ListCell	  *lc;
 
 	memset(totals, 0, sizeof(ShuffleTotals));
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle totals", ALLOCSET_SMALL_SIZES);
@@ -51,8 +51,8 @@ PG_FUNCTION_INFO_V1(shuffle_size);
 Datum
 shuffle_size(PG_FUNCTION_ARGS)
 {
-	Relation	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	Snapshot	snapshot;
+	Relation	  rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	Snapshot	  snapshot;
 	ShuffleTotals totals;
 
 	/* like pg_relation_size(): the table may have been dropped under a running query */
@@ -71,8 +71,8 @@ static void
 verify_report(ReturnSetInfo *rsinfo, const char *file, int64 partition, int64 blocks, int64 rows,
 			  const char *error)
 {
-	Datum		values[5];
-	bool		nulls[5] = {0};
+	Datum values[5];
+	bool  nulls[5] = {0};
 
 	values[0] = CStringGetTextDatum(file);
 	values[1] = Int32GetDatum((int32) partition);
@@ -87,8 +87,8 @@ verify_report(ReturnSetInfo *rsinfo, const char *file, int64 partition, int64 bl
 static int
 compare_rows(const void *a, const void *b)
 {
-	uint64		ra = ((const ShfExtent *) a)->first_row;
-	uint64		rb = ((const ShfExtent *) b)->first_row;
+	uint64 ra = ((const ShfExtent *) a)->first_row;
+	uint64 rb = ((const ShfExtent *) b)->first_row;
 
 	return (ra > rb) - (ra < rb);
 }
@@ -97,11 +97,11 @@ compare_rows(const void *a, const void *b)
 static const char *
 verify_index(const ShuffleSegmentRow *row, const ShfExtent *extents)
 {
-	uint64		rows = 0;
-	uint64		blocks = 0;
-	uint64		raw_bytes = 0;
-	uint64		next = 0;
-	ShfExtent  *by_row;
+	uint64	   rows = 0;
+	uint64	   blocks = 0;
+	uint64	   raw_bytes = 0;
+	uint64	   next = 0;
+	ShfExtent *by_row;
 
 	for (int i = 0; i < row->nextents; i++)
 	{
@@ -111,11 +111,12 @@ verify_index(const ShuffleSegmentRow *row, const ShfExtent *extents)
 		blocks += extent->blocks;
 		raw_bytes += extent->raw_bytes;
 		if (extent->partition >= (uint32) row->partitions)
-			return psprintf("extent %d is of partition %u, but there are %d partitions",
-							i, extent->partition, row->partitions);
-		if (i > 0 && (extent->partition < extent[-1].partition ||
-					  (extent->partition == extent[-1].partition &&
-					   extent->offset < extent[-1].offset + extent[-1].bytes)))
+			return psprintf("extent %d is of partition %u, but there are %d partitions", i,
+							extent->partition, row->partitions);
+		if (i > 0 &&
+			(extent->partition < extent[-1].partition ||
+			 (extent->partition == extent[-1].partition &&
+			  extent->offset < extent[-1].offset + extent[-1].bytes)))
 			return psprintf("extent %d is out of order", i);
 	}
 	if (rows != (uint64) row->rows || blocks != (uint64) row->blocks ||
@@ -144,8 +145,8 @@ verify_index(const ShuffleSegmentRow *row, const ShfExtent *extents)
 static const char *
 verify_image(const char *name, const ShuffleSegmentRow *row, const ShfExtent *extents)
 {
-	bytea	   *image = shuffle_catalog_image(row);
-	ShfError	err;
+	bytea	*image = shuffle_catalog_image(row);
+	ShfError err;
 
 	if (shf_verify_memory(VARDATA_ANY(image), VARSIZE_ANY_EXHDR(image), name, row->id, extents,
 						  row->nextents, &err) != SHF_OK)
@@ -165,12 +166,12 @@ static const char *
 verify_file(const char *path, const ShuffleSegmentRow *row, const ShfExtent *extents,
 			uint32 nextents, int64 *bytes)
 {
-	ShfReader  *reader;
-	ShfCode		code;
-	ShfError	err;
+	ShfReader *reader;
+	ShfCode	   code;
+	ShfError   err;
 
 	*bytes = 0;
-	ReserveExternalFD();		/* nothing below raises */
+	ReserveExternalFD(); /* nothing below raises */
 	code = shf_reader_open(&reader, path, &err);
 	if (code == SHF_OK)
 	{
@@ -200,7 +201,7 @@ verify_segment(ReturnSetInfo *rsinfo, const ShuffleSegmentRow *row)
 
 	if (row->files == 0)
 	{
-		char	   *name = psprintf("segment %d in the catalog", row->number);
+		char *name = psprintf("segment %d in the catalog", row->number);
 
 		verify_report(rsinfo, name, -1, row->blocks, row->rows,
 					  error != NULL ? error : verify_image(name, row, extents));
@@ -226,10 +227,10 @@ verify_segment(ReturnSetInfo *rsinfo, const ShuffleSegmentRow *row)
 		}
 		path = shuffle_segment_path(row->root, &row->storage, row->name, row->layout, partition);
 		file_error = verify_file(path, row, extents + i, n, &bytes);
-		verify_report(rsinfo, path, row->layout == SHF_LAYOUT_LOG ? -1 : (int64) partition,
-					  blocks, rows, file_error);
+		verify_report(rsinfo, path, row->layout == SHF_LAYOUT_LOG ? -1 : (int64) partition, blocks,
+					  rows, file_error);
 		if (file_error != NULL && error == NULL)
-			error = "";			/* reported; sizes will not agree either */
+			error = ""; /* reported; sizes will not agree either */
 		all_bytes += bytes;
 		files++;
 		i += n;
@@ -240,8 +241,8 @@ verify_segment(ReturnSetInfo *rsinfo, const ShuffleSegmentRow *row)
 						 (long long) files, (long long) all_bytes, (long long) row->files,
 						 (long long) row->bytes);
 	if (error != NULL && error[0] != '\0')
-		verify_report(rsinfo, psprintf("%s/%s", shuffle_storage_dir(row->root, &row->storage),
-									   row->name),
+		verify_report(rsinfo,
+					  psprintf("%s/%s", shuffle_storage_dir(row->root, &row->storage), row->name),
 					  -1, row->blocks, row->rows, error);
 }
 
@@ -258,12 +259,12 @@ Datum
 shuffle_verify(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Relation	rel = shuffle_open_for_reading(PG_GETARG_OID(0));
+	Relation	   rel = shuffle_open_for_reading(PG_GETARG_OID(0));
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	Snapshot	snapshot = shuffle_function_snapshot(rel);
-	MemoryContext cxt;
-	List	   *segments;
-	ListCell   *lc;
+	Snapshot	   snapshot = shuffle_function_snapshot(rel);
+	MemoryContext  cxt;
+	List		  *segments;
+	ListCell	  *lc;
 
 	InitMaterializedSRF(fcinfo, 0);
 	segments = shuffle_catalog_segments(&storage, snapshot);

@@ -52,7 +52,7 @@ static Oid
 type_by_name(const char *name)
 {
 	LOCAL_FCINFO(fcinfo, 1);
-	Datum		result;
+	Datum result;
 
 	InitFunctionCallInfoData(*fcinfo, NULL, 1, InvalidOid, NULL, NULL);
 	fcinfo->args[0].value = PointerGetDatum(cstring_to_text(name));
@@ -80,7 +80,7 @@ recorded_type(ShuffleUnpack *unpack, const ShfField *field, Oid present)
 	name = shuffle_name_from_utf8(&unpack->encoding, name);
 	now = format_type_extended(type, (int32) strtol(typmod_text, NULL, 10),
 							   FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY |
-							   FORMAT_TYPE_INVALID_AS_NULL);
+								   FORMAT_TYPE_INVALID_AS_NULL);
 	if (now != NULL && strcmp(now, name) == 0)
 		return type;
 	by_name = type_by_name(name);
@@ -91,8 +91,8 @@ recorded_type(ShuffleUnpack *unpack, const ShfField *field, Oid present)
 
 typedef struct CastPair
 {
-	Oid			source;
-	Oid			target;
+	Oid source;
+	Oid target;
 } CastPair;
 
 /*
@@ -133,7 +133,7 @@ binary_compatible(Oid a, Oid b)
 	/* the list grows while we walk it */
 	foreach(lc, reached)
 	{
-		Oid			type = lfirst_oid(lc);
+		Oid type = lfirst_oid(lc);
 
 		if (type == b)
 			return true;
@@ -173,16 +173,16 @@ compare_label_text(const void *a, const void *b)
 static void
 match_enum(ShuffleUnpack *unpack, ShuffleNode *node, const ShfField *field, bool same_type)
 {
-	const char *text = shf_meta_get(field->meta, field->nmeta, SHUFFLE_META_ENUM);
-	int			npresent;
+	const char	 *text = shf_meta_get(field->meta, field->nmeta, SHUFFLE_META_ENUM);
+	int			  npresent;
 	ShuffleLabel *present = shuffle_enum_labels(node->type, &unpack->encoding, &npresent);
-	int			cap = npresent * 2 + 1;
-	int			n = 0;
+	int			  cap = npresent * 2 + 1;
+	int			  n = 0;
 
 	node->labels = palloc(sizeof(ShuffleLabel) * cap);
 	while (same_type && text != NULL && *text != '\0' && n < cap - npresent)
 	{
-		char	   *end;
+		char		 *end;
 		ShuffleLabel *label = &node->labels[n];
 
 		label->value = (Oid) strtoul(text, &end, 10);
@@ -206,7 +206,7 @@ match_enum(ShuffleUnpack *unpack, ShuffleNode *node, const ShfField *field, bool
 	node->nlabels = n;
 	for (int i = 0; i < npresent; i++)
 	{
-		bool		known = false;
+		bool known = false;
 
 		for (int j = 0; j < n && !known; j++)
 			known = compare_label_text(&present[i], &node->labels[j]) == 0;
@@ -222,7 +222,7 @@ static void
 match_struct(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node,
 			 const ShfField *field)
 {
-	TupleDesc	desc = lookup_rowtype_tupdesc_copy(node->type, -1);
+	TupleDesc desc = lookup_rowtype_tupdesc_copy(node->type, -1);
 
 	node->desc = desc;
 	node->values = palloc(sizeof(Datum) * Max(desc->natts, 1));
@@ -235,13 +235,15 @@ match_struct(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *no
 	for (int i = 0; i < field->nchildren; i++)
 	{
 		const ShfField *child = &field->children[i];
-		const char *attnum = shf_meta_get(child->meta, child->nmeta, SHUFFLE_META_ATTNUM);
-		int			att = attnum ? atoi(attnum) - 1 : -1;
+		const char	   *attnum = shf_meta_get(child->meta, child->nmeta, SHUFFLE_META_ATTNUM);
+		int				att = attnum ? atoi(attnum) - 1 : -1;
 
 		if (att < 0 || att >= desc->natts || node->fields[att] >= 0)
 		{
-			refuse(column, psprintf("The fields in the segment are not those of composite type %s.",
-									format_type_be(node->type)), NULL);
+			refuse(column,
+				   psprintf("The fields in the segment are not those of composite type %s.",
+							format_type_be(node->type)),
+				   NULL);
 			return;
 		}
 		if (TupleDescAttr(desc, att)->attisdropped)
@@ -249,8 +251,7 @@ match_struct(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *no
 		node->fields[att] = i;
 		node->children[i].column = node->column;
 		node->children[i].attnum = att + 1;
-		match_node(unpack, column, &node->children[i], child,
-				   TupleDescAttr(desc, att)->atttypid);
+		match_node(unpack, column, &node->children[i], child, TupleDescAttr(desc, att)->atttypid);
 	}
 }
 
@@ -275,10 +276,10 @@ static void
 match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node,
 		   const ShfField *field, Oid type)
 {
-	Oid			recorded;
-	Oid			function;
-	int16		typlen;
-	bool		fits;
+	Oid	  recorded;
+	Oid	  function;
+	int16 typlen;
+	bool  fits;
 
 	check_stack_depth();
 
@@ -288,17 +289,20 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 	node->repr = recorded_repr(field);
 	if (node->repr == SHUFFLE_NREPRS)
 	{
-		refuse(column, psprintf("Arrow field \"%s\" of type %s says nothing this version knows "
-								"about its PostgreSQL type.", field->name,
-								shf_kinds[field->kind].name), NULL);
+		refuse(column,
+			   psprintf("Arrow field \"%s\" of type %s says nothing this version knows "
+						"about its PostgreSQL type.",
+						field->name, shf_kinds[field->kind].name),
+			   NULL);
 		return;
 	}
 
 	recorded = recorded_type(unpack, field, node->type);
 	if (!OidIsValid(recorded))
 	{
-		refuse(column, psprintf("The segment holds values of type %s, which no longer exists.",
-								shf_meta_get(field->meta, field->nmeta, SHUFFLE_META_TYPE)),
+		refuse(column,
+			   psprintf("The segment holds values of type %s, which no longer exists.",
+						shf_meta_get(field->meta, field->nmeta, SHUFFLE_META_TYPE)),
 			   NULL);
 		return;
 	}
@@ -319,11 +323,12 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 		fits = recorded == node->type;
 	if (!fits || !binary_compatible(recorded, node->type))
 	{
-		char	   *was = format_type_be(recorded);
+		char *was = format_type_be(recorded);
 
 		refuse(column, psprintf("The segment holds values of type %s.", was),
 			   psprintf("Change the column back to type %s, write the table again, and "
-						"change the type again.", was));
+						"change the type again.",
+						was));
 		return;
 	}
 
@@ -353,15 +358,18 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 			node->children[0].column = node->column;
 			node->children[0].attnum = 1;
 			if (!OidIsValid(node->elemtype) || field->nchildren != 1)
-				refuse(column, psprintf("The segment holds arrays, type %s is none.", format_type_be(node->type)),
+				refuse(column,
+					   psprintf("The segment holds arrays, type %s is none.",
+								format_type_be(node->type)),
 					   NULL);
 			else
-				match_node(unpack, column, &node->children[0], &field->children[0],
-						   node->elemtype);
+				match_node(unpack, column, &node->children[0], &field->children[0], node->elemtype);
 			break;
 		case SHUFFLE_REPR_STRUCT:
 			if (!type_is_rowtype(node->type))
-				refuse(column, psprintf("The segment holds rows, type %s is not composite.", format_type_be(node->type)),
+				refuse(column,
+					   psprintf("The segment holds rows, type %s is not composite.",
+								format_type_be(node->type)),
 					   NULL);
 			else
 				match_struct(unpack, column, node, field);
@@ -380,16 +388,16 @@ shuffle_unpack_create(const ShfSchema *schema, TupleDesc desc)
 	shuffle_encoding_init(&unpack->encoding);
 	unpack->scratch_cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle unpack scratch",
 												ALLOCSET_DEFAULT_SIZES);
-	unpack->value_cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle unpack value",
-											  ALLOCSET_DEFAULT_SIZES);
+	unpack->value_cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle unpack value", ALLOCSET_DEFAULT_SIZES);
 	unpack->columns = palloc0(sizeof(ShuffleUnpackColumn) * Max(desc->natts, 1));
 	for (int i = 0; i < desc->natts; i++)
 		unpack->columns[i].field = -1;
 	for (int i = 0; i < schema->nfields; i++)
 	{
-		const ShfField *field = &schema->fields[i];
-		const char *attnum = shf_meta_get(field->meta, field->nmeta, SHUFFLE_META_ATTNUM);
-		int			att = attnum ? atoi(attnum) - 1 : -1;
+		const ShfField		*field = &schema->fields[i];
+		const char			*attnum = shf_meta_get(field->meta, field->nmeta, SHUFFLE_META_ATTNUM);
+		int					 att = attnum ? atoi(attnum) - 1 : -1;
 		ShuffleUnpackColumn *column;
 
 		if (att < 0 || att >= desc->natts)

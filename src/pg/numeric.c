@@ -25,25 +25,25 @@
 #include "numeric.h"
 #include "shuffle.h"
 
-#define NBASE				10000
-#define DIGIT_BYTES			((int) sizeof(int16))
-#define SHORT_FORM			0x8000
-#define SPECIAL_FORM		0xC000
-#define SHORT_NEGATIVE		0x2000
-#define LONG_NEGATIVE		0x4000
-#define LONG_SCALE_MASK		0x3FFF
-#define SHORT_SCALE_MASK	0x3F
-#define MINUS_INFINITY		0xF000
-#define PLUS_INFINITY		0xD000
-#define SHORT_SCALE_SHIFT	7
-#define SHORT_WEIGHT_MASK	0x007F
-#define SHORT_WEIGHT_SIGN	0x0040
+#define NBASE			  10000
+#define DIGIT_BYTES		  ((int) sizeof(int16))
+#define SHORT_FORM		  0x8000
+#define SPECIAL_FORM	  0xC000
+#define SHORT_NEGATIVE	  0x2000
+#define LONG_NEGATIVE	  0x4000
+#define LONG_SCALE_MASK	  0x3FFF
+#define SHORT_SCALE_MASK  0x3F
+#define MINUS_INFINITY	  0xF000
+#define PLUS_INFINITY	  0xD000
+#define SHORT_SCALE_SHIFT 7
+#define SHORT_WEIGHT_MASK 0x007F
+#define SHORT_WEIGHT_SIGN 0x0040
 
 /* Decimal digits that always fit into an uint64. */
-#define SAFE_DIGITS_64		19
+#define SAFE_DIGITS_64 19
 
 /* Base-10000 digits of any int128: 39 decimal digits, up to two digits only in part used. */
-#define MAX_DIGITS			12
+#define MAX_DIGITS 12
 
 static const uint32 pow10_small[] = {1, 10, 100, 1000, 10000};
 
@@ -63,7 +63,7 @@ shuffle_decimal_init(ShuffleDecimal *decimal, int precision, int scale)
 static inline int
 load_digit(const char *p)
 {
-	int16		digit;
+	int16 digit;
 
 	memcpy(&digit, p, sizeof(digit));
 	return digit;
@@ -72,10 +72,10 @@ load_digit(const char *p)
 typedef struct StoredNumeric
 {
 	bool		negative;
-	int			scale;			/* display scale */
+	int			scale; /* display scale */
 	int			weight;
 	int			ndigits;
-	const char *digits;			/* unaligned */
+	const char *digits; /* unaligned */
 } StoredNumeric;
 
 /* False for NaN and infinities. */
@@ -124,41 +124,42 @@ decimal_digits(int digit)
  * overflow.  Leaves exact false when digits behind the scale are not zero.
  */
 #define ACCUMULATE(type, sum) \
-do { \
-	int			last = -decimal->whole; \
-	type		acc = 0; \
-	for (; ndigits > 0 && exponent >= last; ndigits--, exponent--, p += DIGIT_BYTES) \
-		acc = acc * NBASE + (unsigned) load_digit(p); \
-	for (; exponent >= last; exponent--) \
-		acc *= NBASE; \
-	if (decimal->partial > 0) \
+	do \
 	{ \
-		acc *= decimal->mul; \
-		/* digits begin further behind the point when exponent < last - 1 */ \
-		if (ndigits > 0 && exponent == last - 1) \
+		int	 last = -decimal->whole; \
+		type acc = 0; \
+		for (; ndigits > 0 && exponent >= last; ndigits--, exponent--, p += DIGIT_BYTES) \
+			acc = acc * NBASE + (unsigned) load_digit(p); \
+		for (; exponent >= last; exponent--) \
+			acc *= NBASE; \
+		if (decimal->partial > 0) \
 		{ \
-			unsigned	digit = (unsigned) load_digit(p); \
-			acc += digit / decimal->div; \
-			exact = digit % decimal->div == 0; \
-			ndigits--; \
-			p += DIGIT_BYTES; \
+			acc *= decimal->mul; \
+			/* digits begin further behind the point when exponent < last - 1 */ \
+			if (ndigits > 0 && exponent == last - 1) \
+			{ \
+				unsigned digit = (unsigned) load_digit(p); \
+				acc += digit / decimal->div; \
+				exact = digit % decimal->div == 0; \
+				ndigits--; \
+				p += DIGIT_BYTES; \
+			} \
 		} \
-	} \
-	for (; ndigits > 0; ndigits--, p += DIGIT_BYTES) \
-		exact = exact && load_digit(p) == 0; \
-	(sum) = acc; \
-} while (0)
+		for (; ndigits > 0; ndigits--, p += DIGIT_BYTES) \
+			exact = exact && load_digit(p) == 0; \
+		(sum) = acc; \
+	} while (0)
 
 bool
 shuffle_numeric_to_decimal(const struct varlena *value, const ShuffleDecimal *decimal,
 						   int128 *result)
 {
 	StoredNumeric num;
-	const char *p;
-	bool		exact = true;
-	int			exponent;
-	int			ndigits;
-	int			total;
+	const char	 *p;
+	bool		  exact = true;
+	int			  exponent;
+	int			  ndigits;
+	int			  total;
 
 	if (!read_numeric(value, &num))
 		return false;
@@ -184,14 +185,14 @@ shuffle_numeric_to_decimal(const struct varlena *value, const ShuffleDecimal *de
 
 	if (total <= SAFE_DIGITS_64)
 	{
-		uint64		sum;
+		uint64 sum;
 
 		ACCUMULATE(uint64, sum);
 		*result = num.negative ? -(int128) sum : (int128) sum;
 	}
 	else
 	{
-		uint128		sum;
+		uint128 sum;
 
 		ACCUMULATE(uint128, sum);
 		*result = num.negative ? -(int128) sum : (int128) sum;
@@ -202,16 +203,16 @@ shuffle_numeric_to_decimal(const struct varlena *value, const ShuffleDecimal *de
 Size
 shuffle_numeric_from_decimal(void *dst, int128 value, const ShuffleDecimal *decimal)
 {
-	int16		digits[MAX_DIGITS]; /* least significant first */
-	int			n = 0;
-	int			first = 0;
-	int			weight;
-	bool		negative = value < 0;
-	uint128		rest = negative ? -(uint128) value : (uint128) value;
-	uint64		low;
-	uint16		header;
-	char	   *p = (char *) dst + VARHDRSZ;
-	Size		bytes;
+	int16	digits[MAX_DIGITS]; /* least significant first */
+	int		n = 0;
+	int		first = 0;
+	int		weight;
+	bool	negative = value < 0;
+	uint128 rest = negative ? -(uint128) value : (uint128) value;
+	uint64	low;
+	uint16	header;
+	char   *p = (char *) dst + VARHDRSZ;
+	Size	bytes;
 
 	StaticAssertStmt(VARHDRSZ + sizeof(header) + sizeof(digits) <= SHUFFLE_NUMERIC_MAX_BYTES,
 					 "bound of a numeric made from a decimal");
@@ -279,22 +280,23 @@ char *
 shuffle_numeric_to_text(const struct varlena *value, size_t *len)
 {
 	StoredNumeric num;
-	char	   *text;
-	char	   *p;
-	char	   *end;
+	char		 *text;
+	char		 *p;
+	char		 *end;
 
 	if (!read_numeric(value, &num))
 	{
-		uint16		header;
+		uint16 header;
 
 		memcpy(&header, VARDATA_ANY(value), sizeof(header));
-		text = pstrdup(header == PLUS_INFINITY ? "Infinity" :
-					   header == MINUS_INFINITY ? "-Infinity" : "NaN");
+		text = pstrdup(header == PLUS_INFINITY		? "Infinity" :
+						   header == MINUS_INFINITY ? "-Infinity" :
+													  "NaN");
 		*len = strlen(text);
 		return text;
 	}
 
-#define DIGIT(i)	((i) >= 0 && (i) < num.ndigits ? load_digit(num.digits + (i) * DIGIT_BYTES) : 0)
+#define DIGIT(i) ((i) >= 0 && (i) < num.ndigits ? load_digit(num.digits + (i) *DIGIT_BYTES) : 0)
 
 	/* sign, digits before the point, point, whole digits behind it */
 	text = p = palloc(1 + Max(num.weight + 1, 1) * 4 + 1 + num.scale + 4);
@@ -304,13 +306,13 @@ shuffle_numeric_to_text(const struct varlena *value, size_t *len)
 		*p++ = '0';
 	for (int i = 0; i <= num.weight; i++)
 	{
-		int			digit = DIGIT(i);
+		int digit = DIGIT(i);
 
 		if (i == 0)
 		{
 			/* the first one without leading zeros */
-			char		four[4];
-			int			n = decimal_digits(digit);
+			char four[4];
+			int	 n = decimal_digits(digit);
 
 			put_four(four, digit);
 			memcpy(p, four + 4 - n, n);
@@ -337,11 +339,11 @@ shuffle_numeric_to_text(const struct varlena *value, size_t *len)
 static inline int
 parse_digits(const char *text, int n, bool *valid)
 {
-	int			digit = 0;
+	int digit = 0;
 
 	for (int i = 0; i < n; i++)
 	{
-		unsigned	c = (unsigned char) text[i] - (unsigned) '0';
+		unsigned c = (unsigned char) text[i] - (unsigned) '0';
 
 		if (c > 9)
 			*valid = false;
@@ -409,17 +411,16 @@ shuffle_numeric_from_text(void *dst, const char *text, size_t len)
 	to = (char *) dst + VARHDRSZ;
 	if (nfraction <= SHORT_SCALE_MASK && weight >= -SHORT_WEIGHT_SIGN && weight < SHORT_WEIGHT_SIGN)
 	{
-		uint16		header = (uint16) (SHORT_FORM | (negative ? SHORT_NEGATIVE : 0) |
-									   (nfraction << SHORT_SCALE_SHIFT) |
-									   (weight & SHORT_WEIGHT_MASK));
+		uint16 header = (uint16) (SHORT_FORM | (negative ? SHORT_NEGATIVE : 0) |
+								  (nfraction << SHORT_SCALE_SHIFT) | (weight & SHORT_WEIGHT_MASK));
 
 		memcpy(to, &header, sizeof(header));
 		to += sizeof(header);
 	}
 	else
 	{
-		uint16		header = (uint16) ((negative ? LONG_NEGATIVE : 0) | nfraction);
-		int16		long_weight = (int16) weight;
+		uint16 header = (uint16) ((negative ? LONG_NEGATIVE : 0) | nfraction);
+		int16  long_weight = (int16) weight;
 
 		memcpy(to, &header, sizeof(header));
 		memcpy(to + sizeof(header), &long_weight, sizeof(long_weight));

@@ -10,16 +10,16 @@
 /* Decimal128(precision, scale) with what both directions need of it. */
 typedef struct ShuffleDecimal
 {
-	int			precision;		/* 1..38 */
-	int			scale;			/* 0..precision */
-	int			whole;			/* base-10000 digits that lie completely behind the point */
-	int			partial;		/* decimal digits of the one that does so in part, 0..3 */
-	uint32		mul;			/* 10^partial */
-	uint32		div;			/* 10^(4 - partial), 1 when partial is 0 */
+	int	   precision; /* 1..38 */
+	int	   scale;	  /* 0..precision */
+	int	   whole;	  /* base-10000 digits that lie completely behind the point */
+	int	   partial;	  /* decimal digits of the one that does so in part, 0..3 */
+	uint32 mul;		  /* 10^partial */
+	uint32 div;		  /* 10^(4 - partial), 1 when partial is 0 */
 } ShuffleDecimal;
 
 /* Most bytes that shuffle_numeric_from_decimal() writes, for any int128; aligned. */
-#define SHUFFLE_NUMERIC_MAX_BYTES	32
+#define SHUFFLE_NUMERIC_MAX_BYTES 32
 
 extern void shuffle_decimal_init(ShuffleDecimal *decimal, int precision, int scale);
 
@@ -44,7 +44,7 @@ extern char *shuffle_numeric_to_text(const struct varlena *value, size_t *len);
  * Most bytes that shuffle_numeric_from_text() touches for len bytes of text, padding to the
  * next value included.
  */
-#define SHUFFLE_NUMERIC_TEXT_BYTES(len)	((len) / 2 + 16)
+#define SHUFFLE_NUMERIC_TEXT_BYTES(len) ((len) / 2 + 16)
 
 /*
  * Writes the numeric that numeric_in() makes of text, with a 4-byte header, at dst (4-byte
@@ -53,4 +53,4 @@ extern char *shuffle_numeric_to_text(const struct varlena *value, size_t *len);
  */
 extern Size shuffle_numeric_from_text(void *dst, const char *text, size_t len);
 
-#endif							/* SHUFFLE_NUMERIC_H */
+#endif /* SHUFFLE_NUMERIC_H */

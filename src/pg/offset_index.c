@@ -30,7 +30,7 @@ PG_FUNCTION_INFO_V1(shuffle_partition_totals);
 static TupleDesc
 result_descriptor(FunctionCallInfo fcinfo)
 {
-	TupleDesc	desc;
+	TupleDesc desc;
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -45,12 +45,12 @@ Datum
 shuffle_expand_extents(PG_FUNCTION_ARGS)
 {
 	FuncCallContext *call;
-	const char *entries;
+	const char		*entries;
 
 	if (SRF_IS_FIRSTCALL())
 	{
 		MemoryContext old;
-		bytea	   *extents;
+		bytea		 *extents;
 
 		call = SRF_FIRSTCALL_INIT();
 		old = MemoryContextSwitchTo(call->multi_call_memory_ctx);
@@ -69,9 +69,9 @@ shuffle_expand_extents(PG_FUNCTION_ARGS)
 	entries = call->user_fctx;
 	if (call->call_cntr < call->max_calls)
 	{
-		ShfExtent	extent;
-		Datum		values[7];
-		bool		isnull[7] = {false};
+		ShfExtent extent;
+		Datum	  values[7];
+		bool	  isnull[7] = {false};
 
 		memcpy(&extent, entries + call->call_cntr * sizeof(ShfExtent), sizeof(ShfExtent));
 		values[0] = Int32GetDatum((int32) extent.partition);
@@ -81,8 +81,7 @@ shuffle_expand_extents(PG_FUNCTION_ARGS)
 		values[4] = Int64GetDatum((int64) extent.rows);
 		values[5] = Int32GetDatum((int32) extent.blocks);
 		values[6] = Int64GetDatum((int64) extent.first_row);
-		SRF_RETURN_NEXT(call, HeapTupleGetDatum(heap_form_tuple(call->tuple_desc, values,
-																isnull)));
+		SRF_RETURN_NEXT(call, HeapTupleGetDatum(heap_form_tuple(call->tuple_desc, values, isnull)));
 	}
 	SRF_RETURN_DONE(call);
 }
@@ -91,8 +90,8 @@ shuffle_expand_extents(PG_FUNCTION_ARGS)
 static int
 partitions_of_empty(Oid relid)
 {
-	Relation	rel = try_relation_open(relid, AccessShareLock);
-	int			partitions = 0;
+	Relation rel = try_relation_open(relid, AccessShareLock);
+	int		 partitions = 0;
 
 	if (rel == NULL)
 		return 0;
@@ -105,12 +104,12 @@ partitions_of_empty(Oid relid)
 ShufflePartitionTotals *
 shuffle_partition_sizes(Oid relid, int *n)
 {
-	HeapTuple	tuple;
-	Form_pg_class form;
-	ShuffleStorage storage;
+	HeapTuple				tuple;
+	Form_pg_class			form;
+	ShuffleStorage			storage;
 	ShufflePartitionTotals *totals;
-	List	   *segments;
-	ListCell   *lc;
+	List				   *segments;
+	ListCell			   *lc;
 
 	*n = 0;
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
@@ -136,12 +135,12 @@ shuffle_partition_sizes(Oid relid, int *n)
 	foreach(lc, segments)
 	{
 		ShuffleSegmentRow *segment = lfirst(lc);
-		ShfExtent  *extents = shuffle_catalog_extents(segment);
+		ShfExtent		  *extents = shuffle_catalog_extents(segment);
 
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < segment->nextents; i++)
 		{
-			const ShfExtent *extent = &extents[i];
+			const ShfExtent		   *extent = &extents[i];
 			ShufflePartitionTotals *total;
 
 			if (extent->partition >= *n)
@@ -171,13 +170,13 @@ shuffle_partition_sizes(Oid relid, int *n)
 Datum
 shuffle_partition_totals(PG_FUNCTION_ARGS)
 {
-	FuncCallContext *call;
+	FuncCallContext				 *call;
 	const ShufflePartitionTotals *totals;
 
 	if (SRF_IS_FIRSTCALL())
 	{
 		MemoryContext old;
-		int			n;
+		int			  n;
 
 		call = SRF_FIRSTCALL_INIT();
 		old = MemoryContextSwitchTo(call->multi_call_memory_ctx);
@@ -192,8 +191,8 @@ shuffle_partition_totals(PG_FUNCTION_ARGS)
 	if (call->call_cntr < call->max_calls)
 	{
 		const ShufflePartitionTotals *total = &totals[call->call_cntr];
-		Datum		values[6];
-		bool		isnull[6] = {false};
+		Datum						  values[6];
+		bool						  isnull[6] = {false};
 
 		values[0] = Int32GetDatum((int32) call->call_cntr);
 		values[1] = Int64GetDatum(total->rows);
@@ -201,8 +200,7 @@ shuffle_partition_totals(PG_FUNCTION_ARGS)
 		values[3] = Int64GetDatum(total->raw_bytes);
 		values[4] = Int64GetDatum(total->blocks);
 		values[5] = Int32GetDatum(total->segments);
-		SRF_RETURN_NEXT(call, HeapTupleGetDatum(heap_form_tuple(call->tuple_desc, values,
-																isnull)));
+		SRF_RETURN_NEXT(call, HeapTupleGetDatum(heap_form_tuple(call->tuple_desc, values, isnull)));
 	}
 	SRF_RETURN_DONE(call);
 }

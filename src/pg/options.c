@@ -15,40 +15,26 @@
 #include "options.h"
 
 /* Levels meant by a codec without a number. */
-#define LZ4_DEFAULT_LEVEL	1
-#define ZSTD_DEFAULT_LEVEL	3	/* the library's own */
+#define LZ4_DEFAULT_LEVEL  1
+#define ZSTD_DEFAULT_LEVEL 3 /* the library's own */
 
-static const ShuffleChoice method_choices[] = {
-	{"hash", SHUFFLE_HASH},
-	{"range", SHUFFLE_RANGE},
-	{"round_robin", SHUFFLE_ROUND_ROBIN},
-	{"single", SHUFFLE_SINGLE},
-	{NULL}
-};
+static const ShuffleChoice method_choices[] = {{"hash", SHUFFLE_HASH},
+											   {"range", SHUFFLE_RANGE},
+											   {"round_robin", SHUFFLE_ROUND_ROBIN},
+											   {"single", SHUFFLE_SINGLE},
+											   {NULL}};
 
-static const ShuffleChoice hash_choices[] = {
-	{"postgres", 0},
-	{NULL}
-};
+static const ShuffleChoice hash_choices[] = {{"postgres", 0}, {NULL}};
 
 static const ShuffleChoice layout_choices[] = {
-	{"log", SHF_LAYOUT_LOG},
-	{"partition_files", SHF_LAYOUT_PARTITION_FILES},
-	{NULL}
-};
+	{"log", SHF_LAYOUT_LOG}, {"partition_files", SHF_LAYOUT_PARTITION_FILES}, {NULL}};
 
-static const ShuffleChoice types_choices[] = {
-	{"arrow", SHUFFLE_TYPES_ARROW},
-	{"arrow_ext", SHUFFLE_TYPES_ARROW_EXT},
-	{"native", SHUFFLE_TYPES_NATIVE},
-	{NULL}
-};
+static const ShuffleChoice types_choices[] = {{"arrow", SHUFFLE_TYPES_ARROW},
+											  {"arrow_ext", SHUFFLE_TYPES_ARROW_EXT},
+											  {"native", SHUFFLE_TYPES_NATIVE},
+											  {NULL}};
 
-static const ShuffleChoice unrepresentable_choices[] = {
-	{"error", false},
-	{"null", true},
-	{NULL}
-};
+static const ShuffleChoice unrepresentable_choices[] = {{"error", false}, {"null", true}, {NULL}};
 
 #define CODEC_FORMS "Valid forms are \"none\", \"lz4\", \"lz4:LEVEL\", \"zstd\" and \"zstd:LEVEL\"."
 
@@ -103,7 +89,7 @@ shuffle_choice_name(const ShuffleChoice *choices, int value)
 			return c->name;
 	}
 	elog(ERROR, "option value %d has no name", value);
-	return NULL;				/* keep compiler quiet */
+	return NULL; /* keep compiler quiet */
 }
 
 ShuffleMethod
@@ -163,11 +149,10 @@ shuffle_check_hash(const char *text)
 bool
 shuffle_parse_int(const char *text, int *value)
 {
-	char	   *end;
-	long		l;
+	char *end;
+	long  l;
 
-	if (!isdigit((unsigned char) text[0]) &&
-		!(text[0] == '-' && isdigit((unsigned char) text[1])))
+	if (!isdigit((unsigned char) text[0]) && !(text[0] == '-' && isdigit((unsigned char) text[1])))
 		return false;
 	errno = 0;
 	l = strtol(text, &end, 10);
@@ -226,8 +211,8 @@ shuffle_try_parse_codec(const char *text, ShfCodec *codec, char **message)
 ShfCodec
 shuffle_parse_codec(const char *text)
 {
-	ShfCodec	codec;
-	char	   *message;
+	ShfCodec codec;
+	char	*message;
 
 	if (!shuffle_try_parse_codec(text, &codec, &message))
 		ereport(ERROR,
@@ -246,13 +231,13 @@ shuffle_codec_name(ShfCodec codec)
 			return pstrdup("none");
 		case SHF_CODEC_LZ4:
 			return codec.level == LZ4_DEFAULT_LEVEL ? pstrdup("lz4") :
-				psprintf("lz4:%d", codec.level);
+													  psprintf("lz4:%d", codec.level);
 		case SHF_CODEC_ZSTD:
 			return codec.level == ZSTD_DEFAULT_LEVEL ? pstrdup("zstd") :
-				psprintf("zstd:%d", codec.level);
+													   psprintf("zstd:%d", codec.level);
 	}
 	elog(ERROR, "unknown codec %d", (int) codec.kind);
-	return NULL;				/* keep compiler quiet */
+	return NULL; /* keep compiler quiet */
 }
 
 /*
@@ -285,8 +270,8 @@ shuffle_options_check(const ShuffleOptions *options, bool stored)
 	if (options->partitions < 1 || options->partitions > SHF_MAX_PARTITIONS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of partitions must be between 1 and %d, not %d",
-						SHF_MAX_PARTITIONS, options->partitions)));
+				 errmsg("number of partitions must be between 1 and %d, not %d", SHF_MAX_PARTITIONS,
+						options->partitions)));
 	if (options->layout == SHF_LAYOUT_PARTITION_FILES &&
 		options->partitions > SHF_MAX_PARTITION_FILES)
 		ereport(ERROR,
@@ -312,8 +297,7 @@ shuffle_options_check(const ShuffleOptions *options, bool stored)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("method \"%s\" takes no key columns", method),
 				 errhint("Leave out the option \"keys\", or use method \"%s\" or \"%s\".",
-						 shuffle_method_name(SHUFFLE_HASH),
-						 shuffle_method_name(SHUFFLE_RANGE))));
+						 shuffle_method_name(SHUFFLE_HASH), shuffle_method_name(SHUFFLE_RANGE))));
 	if (options->nkeys < 0 || options->nkeys > SHUFFLE_MAX_KEYS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -326,7 +310,7 @@ shuffle_options_check(const ShuffleOptions *options, bool stored)
 				 errhint("Leave out the option \"bounds\", or use method \"%s\".",
 						 shuffle_method_name(SHUFFLE_RANGE))));
 	if (stored ? options->nbounds > options->partitions - 1 :
-		(options->nbounds > 0 && options->nbounds != options->partitions - 1))
+				 (options->nbounds > 0 && options->nbounds != options->partitions - 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of bounds for %d range partitions must be %d, not %d",
@@ -338,8 +322,8 @@ shuffle_options_check(const ShuffleOptions *options, bool stored)
 bool
 shuffle_options_same_routing(const ShuffleOptions *a, const ShuffleOptions *b)
 {
-	if (a->partitions != b->partitions || a->method != b->method ||
-		strcmp(a->hash, b->hash) != 0 || a->nkeys != b->nkeys || a->nbounds != b->nbounds)
+	if (a->partitions != b->partitions || a->method != b->method || strcmp(a->hash, b->hash) != 0 ||
+		a->nkeys != b->nkeys || a->nbounds != b->nbounds)
 		return false;
 	if (a->keys && b->keys && memcmp(a->keys, b->keys, a->nkeys * sizeof(AttrNumber)) != 0)
 		return false;

@@ -12,7 +12,7 @@ typedef struct ShuffleChoice
 {
 	const char *name;
 	int			value;
-	bool		internal;		/* not for users, not in hints */
+	bool		internal; /* not for users, not in hints */
 } ShuffleChoice;
 
 /* Whatever the case of the name; NULL if there is none. */
@@ -27,4 +27,4 @@ extern const char *shuffle_unrepresentable_name(bool null);
 /* Decimal digits with an optional minus sign and nothing else; false on anything else. */
 extern bool shuffle_parse_int(const char *text, int *value);
 
-#endif							/* SHUFFLE_OPTIONS_H */
+#endif /* SHUFFLE_OPTIONS_H */

@@ -40,24 +40,22 @@ typedef enum OptionName
 	OPTION_ATTNUMS
 } OptionName;
 
-static const ShuffleChoice option_names[] = {
-	{"partitions", OPTION_PARTITIONS},
-	{"method", OPTION_METHOD},
-	{"keys", OPTION_KEYS},
-	{"hash", OPTION_HASH},
-	{"bounds", OPTION_BOUNDS},
-	{"layout", OPTION_LAYOUT},
-	{"codec", OPTION_CODEC},
-	{"types", OPTION_TYPES},
-	{"unrepresentable", OPTION_UNREPRESENTABLE},
-	{"attnums", OPTION_ATTNUMS, true},
-	{NULL}
-};
+static const ShuffleChoice option_names[] = {{"partitions", OPTION_PARTITIONS},
+											 {"method", OPTION_METHOD},
+											 {"keys", OPTION_KEYS},
+											 {"hash", OPTION_HASH},
+											 {"bounds", OPTION_BOUNDS},
+											 {"layout", OPTION_LAYOUT},
+											 {"codec", OPTION_CODEC},
+											 {"types", OPTION_TYPES},
+											 {"unrepresentable", OPTION_UNREPRESENTABLE},
+											 {"attnums", OPTION_ATTNUMS, true},
+											 {NULL}};
 
 static void
 append_option(StringInfo buf, OptionName name, const char *value)
 {
-	bool		quote = value[0] == '\0' || strpbrk(value, " '\t\r\n\f\v") != NULL;
+	bool quote = value[0] == '\0' || strpbrk(value, " '\t\r\n\f\v") != NULL;
 
 	appendStringInfo(buf, "%s%s=", buf->len > 0 ? " " : "",
 					 shuffle_choice_name(option_names, name));
@@ -79,8 +77,8 @@ append_option(StringInfo buf, OptionName name, const char *value)
 static char *
 bounds_to_text(int n, char **bounds)
 {
-	Datum	   *elems = palloc(sizeof(Datum) * Max(n, 1));
-	ArrayType  *array;
+	Datum	  *elems = palloc(sizeof(Datum) * Max(n, 1));
+	ArrayType *array;
 
 	for (int i = 0; i < n; i++)
 		elems[i] = CStringGetTextDatum(bounds[i]);
@@ -91,25 +89,23 @@ bounds_to_text(int n, char **bounds)
 static void
 bounds_from_text(const char *literal, ShuffleOptions *options)
 {
-	ArrayType  *array;
-	Datum	   *elems;
-	bool	   *nulls;
+	ArrayType *array;
+	Datum	  *elems;
+	bool	  *nulls;
 
-	array = DatumGetArrayTypeP(OidInputFunctionCall(F_ARRAY_IN, unconstify(char *, literal),
-													TEXTOID, -1));
+	array = DatumGetArrayTypeP(
+		OidInputFunctionCall(F_ARRAY_IN, unconstify(char *, literal), TEXTOID, -1));
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("bounds must be a one-dimensional array")));
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elems, &nulls,
-					  &options->nbounds);
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elems, &nulls, &options->nbounds);
 	options->bounds = palloc(sizeof(char *) * Max(options->nbounds, 1));
 	for (int i = 0; i < options->nbounds; i++)
 	{
 		if (nulls[i])
 			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("bound %d is null", i + 1)));
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("bound %d is null", i + 1)));
 		options->bounds[i] = TextDatumGetCString(elems[i]);
 	}
 }
@@ -133,8 +129,8 @@ attnums_from_text(const char *text, int *n)
 	ArrayType  *array;
 	AttrNumber *attnums;
 
-	array = DatumGetArrayTypeP(OidInputFunctionCall(F_ARRAY_IN, unconstify(char *, text),
-													INT2OID, -1));
+	array =
+		DatumGetArrayTypeP(OidInputFunctionCall(F_ARRAY_IN, unconstify(char *, text), INT2OID, -1));
 	if (ARR_NDIM(array) != 1 || ARR_HASNULL(array))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -173,8 +169,8 @@ shuffle_options_format(const ShuffleOptions *options, bool attnums)
 static bool
 next_option(const char **pos, const char *text, char **name, char **value)
 {
-	const char *p = *pos;
-	const char *start;
+	const char	  *p = *pos;
+	const char	  *start;
 	StringInfoData buf;
 
 	while (isspace((unsigned char) *p))
@@ -229,7 +225,7 @@ next_option(const char **pos, const char *text, char **name, char **value)
 static int
 parse_number(const char *option, const char *text)
 {
-	int			value;
+	int value;
 
 	if (!shuffle_parse_int(text, &value))
 		ereport(ERROR,
@@ -243,11 +239,11 @@ ShuffleOptions *
 shuffle_options_parse(const char *text)
 {
 	ShuffleOptions *options = palloc(sizeof(ShuffleOptions));
-	const char *pos = text;
-	char	   *name;
-	char	   *value;
-	int			nattnums = 0;
-	bool		seen[lengthof(option_names)] = {false};
+	const char	   *pos = text;
+	char		   *name;
+	char		   *value;
+	int				nattnums = 0;
+	bool			seen[lengthof(option_names)] = {false};
 
 	shuffle_options_default(options);
 	while (next_option(&pos, text, &name, &value))
@@ -311,8 +307,7 @@ shuffle_options_parse(const char *text)
 	if (options->keys && nattnums != options->nkeys)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("shuffle options name %d key columns, not %d",
-						nattnums, options->nkeys)));
+				 errmsg("shuffle options name %d key columns, not %d", nattnums, options->nkeys)));
 	shuffle_options_check(options, true);
 	return options;
 }

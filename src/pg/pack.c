@@ -34,23 +34,24 @@
 
 #include "typemap.h"
 
-#define UNIX_EPOCH_DAYS	(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
+#define UNIX_EPOCH_DAYS (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
 #define UNIX_EPOCH_US	((int64) UNIX_EPOCH_DAYS * USECS_PER_DAY)
 
 /* The widest slot, SHUFFLE_REPR_FIXED apart. */
-#define MAX_SLOT		16
+#define MAX_SLOT 16
 
 /* A nested value's buffer that has grown beyond this is given back after its row. */
-#define KEEP_BUFFER		(256 * 1024)
+#define KEEP_BUFFER (256 * 1024)
 
 /* Most bytes of a value shown in a message. */
-#define SHOWN_BYTES		200
+#define SHOWN_BYTES 200
 
 #define STORE(slot, type, value) \
-do { \
-	type		v_ = (value); \
-	memcpy(slot, &v_, sizeof(v_)); \
-} while (0)
+	do \
+	{ \
+		type v_ = (value); \
+		memcpy(slot, &v_, sizeof(v_)); \
+	} while (0)
 
 /* ---------------------------------------------------------------- errors */
 
@@ -59,13 +60,12 @@ do { \
  * become NULL.
  */
 static void
-unrepresentable(const ShuffleTypeMap *map, const ShuffleNode *node, Datum value,
-				const char *detail)
+unrepresentable(const ShuffleTypeMap *map, const ShuffleNode *node, Datum value, const char *detail)
 {
-	Oid			function;
-	bool		isvarlena;
-	char	   *text;
-	int			len;
+	Oid	  function;
+	bool  isvarlena;
+	char *text;
+	int	  len;
 
 	if (map->null_unrepresentable)
 		return;
@@ -87,9 +87,9 @@ unrepresentable(const ShuffleTypeMap *map, const ShuffleNode *node, Datum value,
 static void
 not_utf8(const ShuffleTypeMap *map, const ShuffleNode *node, const char *text, size_t len)
 {
-	char		bytes[3 * 16 + 1];
-	size_t		start = 0;
-	int			n = 0;
+	char   bytes[3 * 16 + 1];
+	size_t start = 0;
+	int	   n = 0;
 
 	if (map->null_unrepresentable)
 		return;
@@ -142,83 +142,82 @@ pack_fixed(const ShuffleTypeMap *map, const ShuffleNode *node, Datum value, uint
 			STORE(slot, int64, DatumGetInt64(value));
 			return true;
 		case SHUFFLE_REPR_DATE:
-			{
-				DateADT		date = DatumGetDateADT(value);
+		{
+			DateADT date = DatumGetDateADT(value);
 
-				if (unlikely(DATE_NOT_FINITE(date)))
-				{
-					unrepresentable(map, node, value, "Arrow dates are finite.");
-					return false;
-				}
-				/* dates end at 5874897-12-31, far below the int32 limit */
-				STORE(slot, int32, date + UNIX_EPOCH_DAYS);
-				return true;
+			if (unlikely(DATE_NOT_FINITE(date)))
+			{
+				unrepresentable(map, node, value, "Arrow dates are finite.");
+				return false;
 			}
+			/* dates end at 5874897-12-31, far below the int32 limit */
+			STORE(slot, int32, date + UNIX_EPOCH_DAYS);
+			return true;
+		}
 		case SHUFFLE_REPR_TIME:
-			{
-				TimeADT		time = DatumGetTimeADT(value);
+		{
+			TimeADT time = DatumGetTimeADT(value);
 
-				if (unlikely(time < 0 || time >= USECS_PER_DAY))
-				{
-					unrepresentable(map, node, value, "Arrow times end before 24:00:00.");
-					return false;
-				}
-				STORE(slot, int64, time);
-				return true;
+			if (unlikely(time < 0 || time >= USECS_PER_DAY))
+			{
+				unrepresentable(map, node, value, "Arrow times end before 24:00:00.");
+				return false;
 			}
+			STORE(slot, int64, time);
+			return true;
+		}
 		case SHUFFLE_REPR_TIMESTAMP:
 		case SHUFFLE_REPR_TIMESTAMPTZ:
-			{
-				Timestamp	ts = DatumGetTimestamp(value);
+		{
+			Timestamp ts = DatumGetTimestamp(value);
 
-				if (unlikely(TIMESTAMP_NOT_FINITE(ts)))
-				{
-					unrepresentable(map, node, value, "Arrow timestamps are finite.");
-					return false;
-				}
-				if (unlikely(pg_add_s64_overflow(ts, UNIX_EPOCH_US, &ts)))
-				{
-					unrepresentable(map, node, value, "Microseconds since 1970 exceed 64 bits.");
-					return false;
-				}
-				STORE(slot, int64, ts);
-				return true;
+			if (unlikely(TIMESTAMP_NOT_FINITE(ts)))
+			{
+				unrepresentable(map, node, value, "Arrow timestamps are finite.");
+				return false;
 			}
+			if (unlikely(pg_add_s64_overflow(ts, UNIX_EPOCH_US, &ts)))
+			{
+				unrepresentable(map, node, value, "Microseconds since 1970 exceed 64 bits.");
+				return false;
+			}
+			STORE(slot, int64, ts);
+			return true;
+		}
 		case SHUFFLE_REPR_INTERVAL:
-			{
-				Interval	interval;
-				int64		ns;
+		{
+			Interval interval;
+			int64	 ns;
 
-				/* infinite intervals (17 and up) have the largest or smallest time */
-				memcpy(&interval, DatumGetPointer(value), sizeof(interval));
-				if (unlikely(pg_mul_s64_overflow(interval.time, 1000, &ns)))
-				{
-					unrepresentable(map, node, value,
-									"Arrow intervals count nanoseconds in 64 bits.");
-					return false;
-				}
-				STORE(slot, int32, interval.month);
-				STORE(slot + 4, int32, interval.day);
-				STORE(slot + 8, int64, ns);
-				return true;
+			/* infinite intervals (17 and up) have the largest or smallest time */
+			memcpy(&interval, DatumGetPointer(value), sizeof(interval));
+			if (unlikely(pg_mul_s64_overflow(interval.time, 1000, &ns)))
+			{
+				unrepresentable(map, node, value, "Arrow intervals count nanoseconds in 64 bits.");
+				return false;
 			}
+			STORE(slot, int32, interval.month);
+			STORE(slot + 4, int32, interval.day);
+			STORE(slot + 8, int64, ns);
+			return true;
+		}
 		case SHUFFLE_REPR_DECIMAL:
-			{
-				struct varlena *numeric = (struct varlena *) DatumGetPointer(value);
-				int128		decimal;
+		{
+			struct varlena *numeric = (struct varlena *) DatumGetPointer(value);
+			int128			decimal;
 
-				if (unlikely(VARATT_IS_COMPRESSED(numeric) || VARATT_IS_EXTERNAL(numeric)))
-					numeric = detoast_attr(numeric);
-				if (unlikely(!shuffle_numeric_to_decimal(numeric, &node->decimal, &decimal)))
-				{
-					unrepresentable(map, node, value,
-									psprintf("The column is stored as Decimal128(%d,%d).",
-											 node->decimal.precision, node->decimal.scale));
-					return false;
-				}
-				memcpy(slot, &decimal, sizeof(decimal));
-				return true;
+			if (unlikely(VARATT_IS_COMPRESSED(numeric) || VARATT_IS_EXTERNAL(numeric)))
+				numeric = detoast_attr(numeric);
+			if (unlikely(!shuffle_numeric_to_decimal(numeric, &node->decimal, &decimal)))
+			{
+				unrepresentable(map, node, value,
+								psprintf("The column is stored as Decimal128(%d,%d).",
+										 node->decimal.precision, node->decimal.scale));
+				return false;
 			}
+			memcpy(slot, &decimal, sizeof(decimal));
+			return true;
+		}
 		case SHUFFLE_REPR_UUID:
 			memcpy(slot, DatumGetPointer(value), UUID_LEN);
 			return true;
@@ -235,14 +234,14 @@ pack_fixed(const ShuffleTypeMap *map, const ShuffleNode *node, Datum value, uint
 static void
 pack_enum(const ShuffleTypeMap *map, const ShuffleNode *node, Oid value, ShfBytes *bytes)
 {
-	int			low = 0;
-	int			high = node->nlabels - 1;
-	HeapTuple	tuple;
-	char	   *label;
+	int		  low = 0;
+	int		  high = node->nlabels - 1;
+	HeapTuple tuple;
+	char	 *label;
 
 	while (low <= high)
 	{
-		int			mid = (low + high) / 2;
+		int mid = (low + high) / 2;
 
 		if (node->labels[mid].value == value)
 		{
@@ -282,21 +281,21 @@ pack_bytes(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShfBytes *
 	{
 		case SHUFFLE_REPR_TEXT:
 		case SHUFFLE_REPR_BYTES:
-			{
-				struct varlena *varlena = (struct varlena *) DatumGetPointer(value);
+		{
+			struct varlena *varlena = (struct varlena *) DatumGetPointer(value);
 
-				if (unlikely(VARATT_IS_COMPRESSED(varlena) || VARATT_IS_EXTERNAL(varlena)))
-					varlena = detoast_attr(varlena);
-				text = VARDATA_ANY(varlena);
-				len = VARSIZE_ANY_EXHDR(varlena);
-				if (node->repr == SHUFFLE_REPR_BYTES)
-				{
-					bytes->data = text;
-					bytes->len = len;
-					return true;
-				}
-				break;
+			if (unlikely(VARATT_IS_COMPRESSED(varlena) || VARATT_IS_EXTERNAL(varlena)))
+				varlena = detoast_attr(varlena);
+			text = VARDATA_ANY(varlena);
+			len = VARSIZE_ANY_EXHDR(varlena);
+			if (node->repr == SHUFFLE_REPR_BYTES)
+			{
+				bytes->data = text;
+				bytes->len = len;
+				return true;
 			}
+			break;
+		}
 		case SHUFFLE_REPR_ENUM:
 			pack_enum(map, node, DatumGetObjectId(value), bytes);
 			return true;
@@ -309,26 +308,26 @@ pack_bytes(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShfBytes *
 			bytes->len = strlen(bytes->data);
 			return true;
 		case SHUFFLE_REPR_NUMERIC:
-			{
-				struct varlena *numeric = (struct varlena *) DatumGetPointer(value);
+		{
+			struct varlena *numeric = (struct varlena *) DatumGetPointer(value);
 
-				if (unlikely(VARATT_IS_COMPRESSED(numeric) || VARATT_IS_EXTERNAL(numeric)))
-					numeric = detoast_attr(numeric);
-				bytes->data = shuffle_numeric_to_text(numeric, &bytes->len);
-				return true;
-			}
+			if (unlikely(VARATT_IS_COMPRESSED(numeric) || VARATT_IS_EXTERNAL(numeric)))
+				numeric = detoast_attr(numeric);
+			bytes->data = shuffle_numeric_to_text(numeric, &bytes->len);
+			return true;
+		}
 		case SHUFFLE_REPR_JSONB:
-			{
-				Jsonb	   *jsonb = DatumGetJsonbP(value);
-				StringInfoData buf;
+		{
+			Jsonb		  *jsonb = DatumGetJsonbP(value);
+			StringInfoData buf;
 
-				/* jsonb_out() without its extra copy */
-				initStringInfo(&buf);
-				(void) JsonbToCString(&buf, &jsonb->root, (int) VARSIZE(jsonb));
-				text = buf.data;
-				len = (size_t) buf.len;
-				break;
-			}
+			/* jsonb_out() without its extra copy */
+			initStringInfo(&buf);
+			(void) JsonbToCString(&buf, &jsonb->root, (int) VARSIZE(jsonb));
+			text = buf.data;
+			len = (size_t) buf.len;
+			break;
+		}
 		case SHUFFLE_REPR_OUTPUT:
 			text = OutputFunctionCall(&node->io, value);
 			len = strlen(text);
@@ -371,17 +370,17 @@ buffer_append(ShuffleBuffer *buf, const void *data, size_t len)
 	buf->len += len;
 }
 
-static bool pack_nested(const ShuffleTypeMap *map, ShuffleNode *node, Datum value,
-						ShuffleBuffer *buf);
+static bool
+pack_nested(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShuffleBuffer *buf);
 
 /* An element or field: null flag, value. */
 static void
 pack_child(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, bool isnull,
 		   ShuffleBuffer *buf)
 {
-	size_t		start = buf->len;
+	size_t			   start = buf->len;
 	const ShfKindInfo *kind = &shf_kinds[shuffle_reprs[node->repr].kind];
-	bool		present;
+	bool			   present;
 
 	*buffer_reserve(buf, 1) = 0;
 	buf->len++;
@@ -391,12 +390,12 @@ pack_child(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, bool isnul
 		present = pack_nested(map, node, value, buf);
 	else if (kind->width < 0)
 	{
-		ShfBytes	bytes;
+		ShfBytes bytes;
 
 		present = pack_bytes(map, node, value, &bytes);
 		if (present)
 		{
-			uint32		len = (uint32) bytes.len;
+			uint32 len = (uint32) bytes.len;
 
 			buffer_append(buf, &len, sizeof(len));
 			buffer_append(buf, bytes.data, bytes.len);
@@ -404,9 +403,10 @@ pack_child(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, bool isnul
 	}
 	else
 	{
-		size_t		width = kind->width > 0 ? (size_t) kind->width : (size_t) node->width;
+		size_t width = kind->width > 0 ? (size_t) kind->width : (size_t) node->width;
 
-		present = pack_fixed(map, node, value, (uint8_t *) buffer_reserve(buf, Max(width, MAX_SLOT)));
+		present =
+			pack_fixed(map, node, value, (uint8_t *) buffer_reserve(buf, Max(width, MAX_SLOT)));
 		buf->len += width;
 	}
 	if (!present)
@@ -419,13 +419,13 @@ pack_child(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, bool isnul
 static bool
 pack_list(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShuffleBuffer *buf)
 {
-	ArrayType  *array = DatumGetArrayTypeP(value);
+	ArrayType	*array = DatumGetArrayTypeP(value);
 	ShuffleNode *element = &node->children[0];
-	int			ndim = ARR_NDIM(array);
-	uint32		count = 0;
+	int			 ndim = ARR_NDIM(array);
+	uint32		 count = 0;
 	const bits8 *bitmap;
-	int			bit = 1;
-	char	   *p;
+	int			 bit = 1;
+	char		*p;
 
 	if (ndim > 1 || (ndim == 1 && ARR_LBOUND(array)[0] != 1))
 	{
@@ -466,7 +466,7 @@ static bool
 pack_struct(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShuffleBuffer *buf)
 {
 	HeapTupleHeader header = DatumGetHeapTupleHeader(value);
-	HeapTupleData tuple;
+	HeapTupleData	tuple;
 
 	if (HeapTupleHeaderGetTypeId(header) != node->type)
 		ereport(ERROR,
@@ -484,7 +484,7 @@ pack_struct(const ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShuffleBu
 	for (int i = 0; i < node->nchildren; i++)
 	{
 		ShuffleNode *field = &node->children[i];
-		int			att = field->attnum - 1;
+		int			 att = field->attnum - 1;
 
 		pack_child(map, field, node->values[att], node->isnull[att], buf);
 	}
@@ -504,7 +504,7 @@ static bool
 pack_top_nested(ShuffleTypeMap *map, ShuffleNode *node, Datum value, ShfBytes *bytes)
 {
 	ShuffleBuffer *buf = &node->buf;
-	bool		present;
+	bool		   present;
 
 	if (buf->data == NULL)
 	{

@@ -19,13 +19,13 @@
 
 #include "typemap.h"
 
-#define UNIX_EPOCH_DAYS	(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
+#define UNIX_EPOCH_DAYS (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
 #define UNIX_EPOCH_US	((int64) UNIX_EPOCH_DAYS * USECS_PER_DAY)
 
 /* Powers of ten that short decimals are multiplied with, and what that is safe for. */
-#define MAX_POWER			18
-#define MAX_TOP_EXPONENT	14	/* 9999 * 10^14 and what follows is below 2^63 */
-#define MAX_SHORT_DIGITS	8
+#define MAX_POWER		 18
+#define MAX_TOP_EXPONENT 14 /* 9999 * 10^14 and what follows is below 2^63 */
+#define MAX_SHORT_DIGITS 8
 
 typedef enum PackStep
 {
@@ -43,20 +43,31 @@ typedef enum PackStep
 
 struct ShufflePackColumn
 {
-	uint8		step;			/* PackStep */
-	int16		att;			/* index of its value */
-	uint32		slot;			/* offset in ShfRow.fixed, or index in ShfRow.var */
-	uint32		width;			/* of the slot; 0: variable */
+	uint8  step;  /* PackStep */
+	int16  att;	  /* index of its value */
+	uint32 slot;  /* offset in ShfRow.fixed, or index in ShfRow.var */
+	uint32 width; /* of the slot; 0: variable */
 };
 
-static const int64 powers[MAX_POWER + 1] = {
-	INT64CONST(1), INT64CONST(10), INT64CONST(100), INT64CONST(1000), INT64CONST(10000),
-	INT64CONST(100000), INT64CONST(1000000), INT64CONST(10000000), INT64CONST(100000000),
-	INT64CONST(1000000000), INT64CONST(10000000000), INT64CONST(100000000000),
-	INT64CONST(1000000000000), INT64CONST(10000000000000), INT64CONST(100000000000000),
-	INT64CONST(1000000000000000), INT64CONST(10000000000000000),
-	INT64CONST(100000000000000000), INT64CONST(1000000000000000000)
-};
+static const int64 powers[MAX_POWER + 1] = {INT64CONST(1),
+											INT64CONST(10),
+											INT64CONST(100),
+											INT64CONST(1000),
+											INT64CONST(10000),
+											INT64CONST(100000),
+											INT64CONST(1000000),
+											INT64CONST(10000000),
+											INT64CONST(100000000),
+											INT64CONST(1000000000),
+											INT64CONST(10000000000),
+											INT64CONST(100000000000),
+											INT64CONST(1000000000000),
+											INT64CONST(10000000000000),
+											INT64CONST(100000000000000),
+											INT64CONST(1000000000000000),
+											INT64CONST(10000000000000000),
+											INT64CONST(100000000000000000),
+											INT64CONST(1000000000000000000)};
 
 static PackStep
 step_of(const ShuffleNode *node)
@@ -105,7 +116,7 @@ prepare_columns(ShuffleTypeMap *map, const ShfRowLayout *layout)
 	{
 		const ShuffleNode *node = &map->columns[i];
 		ShufflePackColumn *column = &map->pack_columns[i];
-		int			width = shf_kinds[map->schema.fields[i].kind].width;
+		int				   width = shf_kinds[map->schema.fields[i].kind].width;
 
 		column->step = (uint8) step_of(node);
 		column->att = node->attnum - 1;
@@ -122,12 +133,12 @@ static pg_attribute_always_inline bool
 short_decimal(Datum value, const ShuffleDecimal *decimal, int64 *result)
 {
 	const struct varlena *numeric = (const struct varlena *) DatumGetPointer(value);
-	const char *p;
-	int			bytes;
-	uint16		header;
-	int			ndigits;
-	int			exponent;
-	int64		sum = 0;
+	const char			 *p;
+	int					  bytes;
+	uint16				  header;
+	int					  ndigits;
+	int					  exponent;
+	int64				  sum = 0;
 
 	if (VARATT_IS_EXTERNAL(numeric) || VARATT_IS_COMPRESSED(numeric))
 		return false;
@@ -145,7 +156,7 @@ short_decimal(Datum value, const ShuffleDecimal *decimal, int64 *result)
 		return false;
 	for (; ndigits > 0; ndigits--, exponent -= 4, p += sizeof(int16))
 	{
-		int16		digit;
+		int16 digit;
 
 		memcpy(&digit, p, sizeof(digit));
 		if (likely(exponent >= 0))
@@ -185,25 +196,26 @@ pack_null(const ShufflePackColumn *column, const ShfRowLayout *layout, ShfRow *r
 }
 
 #define STORE(type, value) \
-do { \
-	type		v_ = (value); \
-	memcpy(slot, &v_, sizeof(v_)); \
-} while (0)
+	do \
+	{ \
+		type v_ = (value); \
+		memcpy(slot, &v_, sizeof(v_)); \
+	} while (0)
 
 static void
-pack_columns(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row,
-			 const Datum *values, const bool *isnull)
+pack_columns(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row, const Datum *values,
+			 const bool *isnull)
 {
-	const int	n = map->ncolumns;
+	const int				 n = map->ncolumns;
 	const ShufflePackColumn *column = map->pack_columns;
-	uint8_t    *fixed = row->fixed;
-	ShfBytes   *var = row->var;
+	uint8_t					*fixed = row->fixed;
+	ShfBytes				*var = row->var;
 
 	memset(fixed + layout->null_offset, 0, (size_t) (n + 31) / 32 * sizeof(uint32));
 	for (int i = 0; i < n; i++, column++)
 	{
 		const Datum value = values[column->att];
-		uint8_t    *slot = fixed + column->slot;
+		uint8_t	   *slot = fixed + column->slot;
 
 		if (unlikely(isnull[column->att]))
 		{
@@ -230,37 +242,37 @@ pack_columns(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row,
 				STORE(int32, DatumGetDateADT(value) + UNIX_EPOCH_DAYS);
 				continue;
 			case PACK_TIMESTAMP:
-				{
-					Timestamp	ts = DatumGetTimestamp(value);
+			{
+				Timestamp ts = DatumGetTimestamp(value);
 
-					if (unlikely(TIMESTAMP_NOT_FINITE(ts) ||
-								 pg_add_s64_overflow(ts, UNIX_EPOCH_US, &ts)))
-						break;
-					STORE(int64, ts);
-					continue;
-				}
+				if (unlikely(TIMESTAMP_NOT_FINITE(ts) ||
+							 pg_add_s64_overflow(ts, UNIX_EPOCH_US, &ts)))
+					break;
+				STORE(int64, ts);
+				continue;
+			}
 			case PACK_DECIMAL:
-				{
-					int64		decimal;
+			{
+				int64 decimal;
 
-					if (unlikely(!short_decimal(value, &map->columns[i].decimal, &decimal)))
-						break;
-					STORE(int64, decimal);
-					slot += sizeof(int64);
-					STORE(int64, decimal >> 63);
-					continue;
-				}
+				if (unlikely(!short_decimal(value, &map->columns[i].decimal, &decimal)))
+					break;
+				STORE(int64, decimal);
+				slot += sizeof(int64);
+				STORE(int64, decimal >> 63);
+				continue;
+			}
 			case PACK_TEXT:
-				{
-					ShfBytes	bytes;
+			{
+				ShfBytes bytes;
 
-					/* ASCII is valid in UTF-8 as in every server encoding */
-					if (unlikely(!plain_bytes(value, &bytes) ||
-								 !shuffle_is_ascii(bytes.data, bytes.len)))
-						break;
-					var[column->slot] = bytes;
-					continue;
-				}
+				/* ASCII is valid in UTF-8 as in every server encoding */
+				if (unlikely(!plain_bytes(value, &bytes) ||
+							 !shuffle_is_ascii(bytes.data, bytes.len)))
+					break;
+				var[column->slot] = bytes;
+				continue;
+			}
 			case PACK_BYTES:
 				if (unlikely(!plain_bytes(value, &var[column->slot])))
 					break;
@@ -275,8 +287,8 @@ pack_columns(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row,
 }
 
 void
-shuffle_pack_row(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row,
-				 const Datum *values, const bool *isnull)
+shuffle_pack_row(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row, const Datum *values,
+				 const bool *isnull)
 {
 	MemoryContext old;
 

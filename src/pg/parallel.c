@@ -27,8 +27,8 @@ typedef enum TypeUse
 static Oid
 function_of_type(Oid type, TypeUse use)
 {
-	Oid			output;
-	bool		is_varlena;
+	Oid	 output;
+	bool is_varlena;
 
 	switch (use)
 	{
@@ -40,15 +40,15 @@ function_of_type(Oid type, TypeUse use)
 		case USE_COMPARISON:
 			return lookup_type_cache(type, TYPECACHE_CMP_PROC)->cmp_proc;
 	}
-	return InvalidOid;			/* keep compiler quiet */
+	return InvalidOid; /* keep compiler quiet */
 }
 
 /* Functions of arrays, composites and ranges call those of their components. */
 static bool
 type_is_safe(Oid type, TypeUse use)
 {
-	Oid			function;
-	Oid			component;
+	Oid function;
+	Oid component;
 
 	check_stack_depth();
 	type = getBaseType(type);
@@ -66,7 +66,7 @@ type_is_safe(Oid type, TypeUse use)
 
 	if (get_typtype(type) == TYPTYPE_COMPOSITE)
 	{
-		TupleDesc	desc = lookup_rowtype_tupdesc_copy(type, -1);
+		TupleDesc desc = lookup_rowtype_tupdesc_copy(type, -1);
 
 		for (int i = 0; i < desc->natts; i++)
 		{

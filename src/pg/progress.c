@@ -21,24 +21,24 @@
 
 #include "shuffle.h"
 
-#define PROGRESS_MAGIC		INT64CONST(1397249350)	/* also in shuffle_progress */
+#define PROGRESS_MAGIC INT64CONST(1397249350) /* also in shuffle_progress */
 
 /* Indexes of parameters; SQL counts from 1.  COPY's own come first. */
-#define PARAM_COPY_BYTES	0
-#define PARAM_COPY_ROWS		2
-#define PARAM_OPERATION		10
-#define PARAM_PHASE			11
-#define PARAM_ROWS			12
-#define PARAM_BYTES			13
-#define PARAM_EXPECTED		14
-#define PARAM_LEADER		15
-#define PARAM_ACTIVE		16	/* 1 once the process has reported rows */
-#define PARAM_RELATION		17	/* COPY (SELECT ...) names none */
-#define PARAM_MAGIC			19
+#define PARAM_COPY_BYTES 0
+#define PARAM_COPY_ROWS	 2
+#define PARAM_OPERATION	 10
+#define PARAM_PHASE		 11
+#define PARAM_ROWS		 12
+#define PARAM_BYTES		 13
+#define PARAM_EXPECTED	 14
+#define PARAM_LEADER	 15
+#define PARAM_ACTIVE	 16 /* 1 once the process has reported rows */
+#define PARAM_RELATION	 17 /* COPY (SELECT ...) names none */
+#define PARAM_MAGIC		 19
 
 static int	last_token = 0;
-static int	holder = 0;			/* token of who has the slot, if anybody has */
-static bool own_command;		/* not added to a COPY */
+static int	holder = 0;	 /* token of who has the slot, if anybody has */
+static bool own_command; /* not added to a COPY */
 
 static bool
 reporting(void)
@@ -88,8 +88,8 @@ shuffle_progress_phase(int token, ShufflePhase phase)
 void
 shuffle_progress_report(int token, ShufflePhase phase, uint64 rows, uint64 bytes)
 {
-	const int	index[] = {PARAM_PHASE, PARAM_ROWS, PARAM_BYTES, PARAM_ACTIVE,
-	PARAM_COPY_ROWS, PARAM_COPY_BYTES};
+	const int	index[] = {PARAM_PHASE,	 PARAM_ROWS,	  PARAM_BYTES,
+						   PARAM_ACTIVE, PARAM_COPY_ROWS, PARAM_COPY_BYTES};
 	const int64 value[] = {phase, rows, bytes, 1, rows, bytes};
 
 	if (holds(token))
@@ -99,8 +99,9 @@ shuffle_progress_report(int token, ShufflePhase phase, uint64 rows, uint64 bytes
 void
 shuffle_progress_end(int token)
 {
-	static const int index[] = {PARAM_OPERATION, PARAM_PHASE, PARAM_ROWS, PARAM_BYTES,
-	PARAM_EXPECTED, PARAM_LEADER, PARAM_ACTIVE, PARAM_RELATION, PARAM_MAGIC};
+	static const int   index[] = {PARAM_OPERATION, PARAM_PHASE,	   PARAM_ROWS,
+								  PARAM_BYTES,	   PARAM_EXPECTED, PARAM_LEADER,
+								  PARAM_ACTIVE,	   PARAM_RELATION, PARAM_MAGIC};
 	static const int64 value[lengthof(index)] = {0};
 
 	if (!holds(token))

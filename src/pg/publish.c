@@ -22,12 +22,11 @@ void
 shuffle_place_make(ShufflePlace *place, const ShuffleStorage *storage)
 {
 	FullTransactionId fxid = GetTopFullTransactionId();
-	uint64		nonce;
+	uint64			  nonce;
 
 	if (!pg_strong_random(&nonce, sizeof(nonce)))
 		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random number")));
+				(errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random number")));
 	place->storage = *storage;
 	place->sync = shuffle_setting_sync;
 	place->root = shuffle_root();
@@ -38,7 +37,7 @@ shuffle_place_make(ShufflePlace *place, const ShuffleStorage *storage)
 void
 shuffle_place_open(const ShufflePlace *place, SubTransactionId subid)
 {
-	char	   *dir = shuffle_storage_prepare(&place->storage);
+	char *dir = shuffle_storage_prepare(&place->storage);
 
 	if (strcmp(dir, place->dir) != 0)
 		ereport(ERROR,
@@ -85,7 +84,7 @@ shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const 
 
 	if (segment->image != NULL)
 	{
-		bytea	   *image = palloc(VARHDRSZ + segment->bytes);
+		bytea *image = palloc(VARHDRSZ + segment->bytes);
 
 		SET_VARSIZE(image, VARHDRSZ + segment->bytes);
 		memcpy(VARDATA(image), segment->image, segment->bytes);

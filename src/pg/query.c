@@ -42,7 +42,7 @@
 
 #include "write.h"
 
-#define SINK_MAX_ARGS	90		/* columns passed one by one; 18 allows 99 arguments */
+#define SINK_MAX_ARGS 90 /* columns passed one by one; 18 allows 99 arguments */
 
 /*
  * Positions in errors are positions in the user's query, which is not what the client
@@ -84,29 +84,27 @@ check_statement(ParseState *pstate, List *statements)
 
 	if (statements == NIL)
 		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("the query is empty"),
+				(errcode(ERRCODE_SYNTAX_ERROR), errmsg("the query is empty"),
 				 errhint("Pass one SELECT, VALUES, TABLE or WITH query.")));
 	if (list_length(statements) > 1)
 	{
-		int			second = lsecond_node(RawStmt, statements)->stmt_location;
+		int second = lsecond_node(RawStmt, statements)->stmt_location;
 
 		while (scanner_isspace(text[second]))
 			second++;
 		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("the query has more than one statement"),
+				(errcode(ERRCODE_SYNTAX_ERROR), errmsg("the query has more than one statement"),
 				 errhint("Pass one SELECT, VALUES, TABLE or WITH query."),
 				 parser_errposition(pstate, second)));
 	}
 
 	stmt = linitial_node(RawStmt, statements)->stmt;
 	if (!IsA(stmt, SelectStmt))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("%s is not supported as the query of shuffle_write",
-						CreateCommandName(stmt)),
-				 errhint("Pass one SELECT, VALUES, TABLE or WITH query.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s is not supported as the query of shuffle_write", CreateCommandName(stmt)),
+			 errhint("Pass one SELECT, VALUES, TABLE or WITH query.")));
 	select = (SelectStmt *) stmt;
 
 	for (leftmost = select; leftmost->op != SETOP_NONE;)
@@ -116,12 +114,11 @@ check_statement(ParseState *pstate, List *statements)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("SELECT INTO is not supported as the query of shuffle_write"),
 				 errhint("Leave INTO out: the rows go to the target table."),
-				 parser_errposition(pstate,
-									exprLocation((Node *) leftmost->intoClause))));
+				 parser_errposition(pstate, exprLocation((Node *) leftmost->intoClause))));
 
 	if (select->withClause != NULL)
 	{
-		ListCell   *lc;
+		ListCell *lc;
 
 		foreach(lc, select->withClause->ctes)
 		{
@@ -142,10 +139,10 @@ check_statement(ParseState *pstate, List *statements)
 static TupleDesc
 query_columns(ParseState *pstate, Query *query)
 {
-	int			natts = ExecCleanTargetListLength(query->targetList);
-	TupleDesc	desc;
-	AttrNumber	attno = 0;
-	ListCell   *lc;
+	int		   natts = ExecCleanTargetListLength(query->targetList);
+	TupleDesc  desc;
+	AttrNumber attno = 0;
+	ListCell  *lc;
 
 	if (natts > MaxHeapAttributeNumber)
 		ereport(ERROR,
@@ -157,9 +154,9 @@ query_columns(ParseState *pstate, Query *query)
 	foreach(lc, query->targetList)
 	{
 		TargetEntry *tle = lfirst_node(TargetEntry, lc);
-		Node	   *expr = (Node *) tle->expr;
-		Oid			type = exprType(expr);
-		Oid			collation = exprCollation(expr);
+		Node		*expr = (Node *) tle->expr;
+		Oid			 type = exprType(expr);
+		Oid			 collation = exprCollation(expr);
 
 		if (tle->resjunk)
 			continue;
@@ -177,8 +174,7 @@ query_columns(ParseState *pstate, Query *query)
 		if (get_typtype(type) == TYPTYPE_PSEUDO)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_TABLE_DEFINITION),
-					 errmsg("column \"%s\" has pseudo-type %s", tle->resname,
-							format_type_be(type)),
+					 errmsg("column \"%s\" has pseudo-type %s", tle->resname, format_type_be(type)),
 					 errhint("Cast the column to a type that a table can store."),
 					 parser_errposition(pstate, exprLocation(expr))));
 		if (!OidIsValid(collation) && type_is_collatable(type))
@@ -200,19 +196,19 @@ query_columns(ParseState *pstate, Query *query)
 static RawStmt *
 wrap_statement(SelectStmt *select, int ncolumns, const char *namespace, const char *sink)
 {
-	SelectStmt *outer = makeNode(SelectStmt);
+	SelectStmt	   *outer = makeNode(SelectStmt);
 	RangeSubselect *from = makeNode(RangeSubselect);
-	ResTarget  *output = makeNode(ResTarget);
-	RawStmt    *raw = makeNode(RawStmt);
-	A_Const    *job = makeNode(A_Const);
-	List	   *names = NIL;
-	List	   *columns = NIL;
-	List	   *args;
+	ResTarget	   *output = makeNode(ResTarget);
+	RawStmt		   *raw = makeNode(RawStmt);
+	A_Const		   *job = makeNode(A_Const);
+	List		   *names = NIL;
+	List		   *columns = NIL;
+	List		   *args;
 
 	for (int i = 1; i <= ncolumns; i++)
 	{
-		ColumnRef  *column = makeNode(ColumnRef);
-		char	   *name = psprintf("c%d", i);
+		ColumnRef *column = makeNode(ColumnRef);
+		char	  *name = psprintf("c%d", i);
 
 		column->fields = list_make2(makeString("q"), makeString(name));
 		column->location = -1;
@@ -225,7 +221,7 @@ wrap_statement(SelectStmt *select, int ncolumns, const char *namespace, const ch
 	job->location = -1;
 	if (ncolumns > SINK_MAX_ARGS)
 	{
-		RowExpr    *row = makeNode(RowExpr);
+		RowExpr *row = makeNode(RowExpr);
 
 		row->args = columns;
 		row->row_format = COERCE_EXPLICIT_CALL;
@@ -235,9 +231,9 @@ wrap_statement(SelectStmt *select, int ncolumns, const char *namespace, const ch
 	else
 		args = lcons(job, columns);
 
-	output->val = (Node *) makeFuncCall(list_make2(makeString(pstrdup(namespace)),
-												   makeString(pstrdup(sink))),
-										args, COERCE_EXPLICIT_CALL, -1);
+	output->val =
+		(Node *) makeFuncCall(list_make2(makeString(pstrdup(namespace)), makeString(pstrdup(sink))),
+							  args, COERCE_EXPLICIT_CALL, -1);
 	output->location = -1;
 
 	from->subquery = (Node *) select;
@@ -261,16 +257,16 @@ sink_call(const ShuffleQuery *query)
  * replacing: TargetEntries of the Aggref, or the fields of the row value.
  */
 static void
-transform_columns(ShuffleQuery *query, Node *(*transform) (void *arg, int column, Node *expr),
-				  void *arg)
+transform_columns(ShuffleQuery *query, Node *(*transform)(void *arg, int column, Node *expr),
+				  void		   *arg)
 {
-	Aggref	   *sink = sink_call(query);
-	ListCell   *lc;
-	int			i = 0;
+	Aggref	 *sink = sink_call(query);
+	ListCell *lc;
+	int		  i = 0;
 
 	if (query->desc->natts > SINK_MAX_ARGS)
 	{
-		RowExpr    *row = castNode(RowExpr, lsecond_node(TargetEntry, sink->args)->expr);
+		RowExpr *row = castNode(RowExpr, lsecond_node(TargetEntry, sink->args)->expr);
 
 		foreach(lc, row->args)
 			lfirst(lc) = transform(arg, i++, lfirst(lc));
@@ -291,17 +287,17 @@ transform_columns(ShuffleQuery *query, Node *(*transform) (void *arg, int column
 ShuffleQuery *
 shuffle_query_parse(const char *text, Oid sink_namespace)
 {
-	ShuffleQuery *query = palloc0(sizeof(ShuffleQuery));
-	ParseState *pstate = text_parse_state(text);
+	ShuffleQuery		*query = palloc0(sizeof(ShuffleQuery));
+	ParseState			*pstate = text_parse_state(text);
 	ErrorContextCallback callback;
-	List	   *statements;
-	List	   *rewritten;
-	RawStmt    *raw;
-	SelectStmt *select;
-	const char *sink;
-	Oid			argtypes[2] = {BYTEAOID, InvalidOid};
-	int			nargs = 1;
-	char	   *namespace = get_namespace_name(sink_namespace);
+	List				*statements;
+	List				*rewritten;
+	RawStmt				*raw;
+	SelectStmt			*select;
+	const char			*sink;
+	Oid					 argtypes[2] = {BYTEAOID, InvalidOid};
+	int					 nargs = 1;
+	char *namespace = get_namespace_name(sink_namespace);
 
 	callback.callback = query_error_callback;
 	callback.arg = unconstify(char *, text);
@@ -334,12 +330,12 @@ shuffle_query_parse(const char *text, Oid sink_namespace)
 	if (list_length(rewritten) != 1 || query->wrapped->commandType != CMD_SELECT ||
 		!IsA(linitial_node(TargetEntry, query->wrapped->targetList)->expr, Aggref) ||
 		sink_call(query)->aggfnoid !=
-		LookupFuncName(list_make2(makeString(namespace), makeString(unconstify(char *, sink))),
-					   nargs, argtypes, false))
+			LookupFuncName(list_make2(makeString(namespace), makeString(unconstify(char *, sink))),
+						   nargs, argtypes, false))
 		ereport(ERROR,
 				(errcode(ERRCODE_AMBIGUOUS_FUNCTION),
-				 errmsg("another function hides the aggregate %s.%s",
-						quote_identifier(namespace), sink),
+				 errmsg("another function hides the aggregate %s.%s", quote_identifier(namespace),
+						sink),
 				 errhint("Drop functions of that name that do not belong to the extension.")));
 
 	error_context_stack = callback.previous;
@@ -349,30 +345,30 @@ shuffle_query_parse(const char *text, Oid sink_namespace)
 
 typedef struct CoerceState
 {
-	ParseState *pstate;
-	TupleDesc	source;
-	TupleDesc	target;
+	ParseState		 *pstate;
+	TupleDesc		  source;
+	TupleDesc		  target;
 	const AttrNumber *attnums;
 } CoerceState;
 
 static Node *
 coerce_column(void *arg, int column, Node *expr)
 {
-	CoerceState *state = arg;
+	CoerceState		 *state = arg;
 	Form_pg_attribute att = TupleDescAttr(state->target, state->attnums[column] - 1);
-	Oid			type = exprType(expr);
-	Node	   *result;
+	Oid				  type = exprType(expr);
+	Node			 *result;
 
 	result = coerce_to_target_type(state->pstate, expr, type, att->atttypid, att->atttypmod,
 								   COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
 	if (result == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" is of type %s but the query's column \"%s\" is of type %s",
-						NameStr(att->attname), format_type_be(att->atttypid),
-						NameStr(TupleDescAttr(state->source, column)->attname),
-						format_type_be(type)),
-				 errhint("You will need to rewrite or cast the expression.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 errmsg("column \"%s\" is of type %s but the query's column \"%s\" is of type %s",
+					NameStr(att->attname), format_type_be(att->atttypid),
+					NameStr(TupleDescAttr(state->source, column)->attname), format_type_be(type)),
+			 errhint("You will need to rewrite or cast the expression.")));
 	assign_expr_collations(state->pstate, result);
 	return result;
 }
@@ -393,7 +389,7 @@ shuffle_query_coerce(ShuffleQuery *query, TupleDesc target, const AttrNumber *at
 typedef struct SinkResult
 {
 	MemoryContext context;
-	bytea	   *summary;		/* NULL: there were no rows */
+	bytea		 *summary; /* NULL: there were no rows */
 } SinkResult;
 
 static void
@@ -427,13 +423,13 @@ set_planner_option(const char *name, const char *value)
 static PlannedStmt *
 plan_query(ShuffleQuery *query, int workers)
 {
-	int			nestlevel = NewGUCNestLevel();
+	int			 nestlevel = NewGUCNestLevel();
 	PlannedStmt *plan;
 
 	set_planner_option("enable_partitionwise_aggregate", "off");
 	if (workers > 0)
 	{
-		char		number[16];
+		char number[16];
 
 		snprintf(number, sizeof(number), "%d", workers);
 		set_planner_option("max_parallel_workers_per_gather", number);
@@ -441,8 +437,8 @@ plan_query(ShuffleQuery *query, int workers)
 		set_planner_option("parallel_setup_cost", "0");
 		set_planner_option("parallel_tuple_cost", "0");
 	}
-	plan = pg_plan_query(query->wrapped, query->text, workers == 0 ? 0 : CURSOR_OPT_PARALLEL_OK,
-						 NULL);
+	plan =
+		pg_plan_query(query->wrapped, query->text, workers == 0 ? 0 : CURSOR_OPT_PARALLEL_OK, NULL);
 	AtEOXact_GUC(true, nestlevel);
 	return plan;
 }
@@ -474,11 +470,11 @@ bytea *
 shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, int progress)
 {
 	ErrorContextCallback callback;
-	SinkResult	result = {CurrentMemoryContext, NULL};
-	PlannedStmt *plan;
+	SinkResult			 result = {CurrentMemoryContext, NULL};
+	PlannedStmt			*plan;
 
-	linitial_node(TargetEntry, sink_call(query)->args)->expr = (Expr *)
-		makeConst(BYTEAOID, -1, InvalidOid, -1, PointerGetDatum(job), false, false);
+	linitial_node(TargetEntry, sink_call(query)->args)->expr =
+		(Expr *) makeConst(BYTEAOID, -1, InvalidOid, -1, PointerGetDatum(job), false, false);
 
 	callback.callback = query_error_callback;
 	callback.arg = unconstify(char *, query->text);

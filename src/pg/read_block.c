@@ -19,15 +19,15 @@
  * A window holds about so many values: with 9 bytes of vector and, say, as many
  * bytes of by-reference data per value it stays in the second level cache.
  */
-#define WINDOW_VALUES		16384
-#define WINDOW_MIN_ROWS		32
-#define WINDOW_MAX_ROWS		1024
+#define WINDOW_VALUES	16384
+#define WINDOW_MIN_ROWS 32
+#define WINDOW_MAX_ROWS 1024
 
 void
 shuffle_read_error(const char *relname, const ShfError *err)
 {
-	int			sqlstate = ERRCODE_INTERNAL_ERROR;
-	bool		missing = false;
+	int	 sqlstate = ERRCODE_INTERNAL_ERROR;
+	bool missing = false;
 
 	switch (err->code)
 	{
@@ -53,9 +53,11 @@ shuffle_read_error(const char *relname, const ShfError *err)
 			 errmsg("could not read table \"%s\": %s", relname, err->message),
 			 missing ? errhint("Files of shuffle tables are not in the write-ahead log: "
 							   "a standby, or a server restored without them, cannot read "
-							   "the table.") : 0,
+							   "the table.") :
+					   0,
 			 err->code == SHF_ERR_CORRUPT ?
-			 errhint("shuffle_verify() lists all damaged files of a table.") : 0));
+				 errhint("shuffle_verify() lists all damaged files of a table.") :
+				 0));
 }
 
 /* ---------------------------------------------------------------- decoder */
@@ -64,9 +66,9 @@ static ShuffleDecoder *
 create_decoder(const ShfSchema *schema, TupleDesc desc, const char *relname)
 {
 	ShuffleDecoder *decoder;
-	MemoryContext cxt;
-	MemoryContext oldcxt;
-	ShfError	err;
+	MemoryContext	cxt;
+	MemoryContext	oldcxt;
+	ShfError		err;
 
 	cxt = AllocSetContextCreate(TopMemoryContext, "shuffle decoder", ALLOCSET_SMALL_SIZES);
 	decoder = MemoryContextAllocZero(cxt, sizeof(ShuffleDecoder));
@@ -116,17 +118,17 @@ ShuffleFile *
 shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc desc,
 				  const char *relname, ShuffleDecoder **decoder)
 {
-	ShuffleFile *file;
+	ShuffleFile		*file;
 	const ShfSchema *schema;
-	const char *id;
-	char		expected[33];
-	ShfError	err;
+	const char		*id;
+	char			 expected[33];
+	ShfError		 err;
 
 	if (segment->files > 0 && !AcquireExternalFD())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not open file \"%s\" of table \"%s\": too many open files",
-						path, relname),
+				 errmsg("could not open file \"%s\" of table \"%s\": too many open files", path,
+						relname),
 				 errhint("Increase max_files_per_process, or read fewer shuffle tables in "
 						 "one query.")));
 
@@ -138,13 +140,13 @@ shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc 
 
 	PG_TRY();
 	{
-		ShfCode		code;
+		ShfCode code;
 
 		if (segment->files > 0)
 			code = shf_reader_open(&file->reader, path, &err);
 		else
 		{
-			bytea	   *image = shuffle_catalog_image(segment);
+			bytea *image = shuffle_catalog_image(segment);
 
 			/* It outlives the caller's memory, and the engine reads it in place. */
 			file->image = MemoryContextAlloc(TopMemoryContext, VARSIZE_ANY_EXHDR(image));
@@ -165,15 +167,14 @@ shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc 
 		if (id == NULL || strcmp(id, expected) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("file \"%s\" of table \"%s\" has segment id %s, expected %s",
-							path, relname, id ? id : "(none)", expected)));
+					 errmsg("file \"%s\" of table \"%s\" has segment id %s, expected %s", path,
+							relname, id ? id : "(none)", expected)));
 		if (segment->layout == SHF_LAYOUT_LOG &&
 			shf_reader_file_size(file->reader) != (uint64) segment->bytes)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("file \"%s\" of table \"%s\" has %llu bytes, expected %lld",
-							path, relname,
-							(unsigned long long) shf_reader_file_size(file->reader),
+					 errmsg("file \"%s\" of table \"%s\" has %llu bytes, expected %lld", path,
+							relname, (unsigned long long) shf_reader_file_size(file->reader),
 							(long long) segment->bytes)));
 
 		if (*decoder == NULL || !shf_schema_equal(&(*decoder)->schema, schema))
@@ -237,7 +238,7 @@ ShuffleBlock *
 shuffle_block_create(ShuffleFile *file, ShuffleBlock *reuse)
 {
 	ShuffleBlock *block = reuse;
-	ShfError	err;
+	ShfError	  err;
 
 	Assert(reuse == NULL || reuse->refs == 1);
 
@@ -248,7 +249,7 @@ shuffle_block_create(ShuffleFile *file, ShuffleBlock *reuse)
 	}
 	if (block == NULL)
 	{
-		ShfBatch   *batch;
+		ShfBatch *batch;
 
 		block = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleBlock));
 		if (shf_batch_create(&batch, &file->decoder->schema, &err) != SHF_OK)
@@ -285,8 +286,7 @@ shuffle_block_has_row(const ShuffleBlock *block, const ShuffleStorage *storage, 
 					  uint64 row)
 {
 	return block->file->storage.tablespace == storage->tablespace &&
-		block->file->storage.filenumber == storage->filenumber &&
-		block->segment == segment &&
+		block->file->storage.filenumber == storage->filenumber && block->segment == segment &&
 		row >= block->first_row && row - block->first_row < block->rows;
 }
 
@@ -294,13 +294,13 @@ void
 shuffle_block_load(ShuffleBlock *block)
 {
 	ShuffleFile *file = block->file;
-	ShfError	err;
+	ShfError	 err;
 
 	if (block->loaded)
 		return;
 
-	if (shf_reader_block(file->reader, block->batch, block->offset, block->limit,
-						 block->partition, &err) != SHF_OK)
+	if (shf_reader_block(file->reader, block->batch, block->offset, block->limit, block->partition,
+						 &err) != SHF_OK)
 		shuffle_read_error(file->relname, &err);
 	if (shf_batch_rows(block->batch) != block->rows)
 		ereport(ERROR,
@@ -322,8 +322,8 @@ ShuffleWindow *
 shuffle_window_create(ShuffleBlock *block, uint32 first, uint32 count, ShuffleWindow *reuse)
 {
 	ShuffleDecoder *decoder = block->file->decoder;
-	ShuffleWindow *window = reuse;
-	int			natts = decoder->desc->natts;
+	ShuffleWindow  *window = reuse;
+	int				natts = decoder->desc->natts;
 
 	Assert(count > 0 && (uint64) first + count <= block->rows);
 	Assert(reuse == NULL || reuse->refs == 1);
@@ -336,7 +336,7 @@ shuffle_window_create(ShuffleBlock *block, uint32 first, uint32 count, ShuffleWi
 	if (window == NULL)
 	{
 		MemoryContext cxt;
-		uint32		capacity = (count == 1) ? 1 : Max(count, decoder->window_rows);
+		uint32		  capacity = (count == 1) ? 1 : Max(count, decoder->window_rows);
 
 		/*
 		 * A generation context keeps its first block over resets and takes allocations
@@ -344,17 +344,16 @@ shuffle_window_create(ShuffleBlock *block, uint32 first, uint32 count, ShuffleWi
 		 */
 		cxt = GenerationContextCreate(TopMemoryContext, "shuffle window values",
 									  capacity == 1 ? 8 * 1024 : 256 * 1024,
-									  capacity == 1 ? 8 * 1024 : 256 * 1024,
-									  8 * 1024 * 1024);
+									  capacity == 1 ? 8 * 1024 : 256 * 1024, 8 * 1024 * 1024);
 		window = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleWindow));
 		window->refs = 1;
 		window->natts = natts;
 		window->capacity = capacity;
 		window->cxt = cxt;
-		window->values = MemoryContextAlloc(TopMemoryContext,
-											Max(sizeof(Datum) * capacity * natts, 1));
-		window->isnull = MemoryContextAlloc(TopMemoryContext,
-											Max(sizeof(bool) * capacity * natts, 1));
+		window->values =
+			MemoryContextAlloc(TopMemoryContext, Max(sizeof(Datum) * capacity * natts, 1));
+		window->isnull =
+			MemoryContextAlloc(TopMemoryContext, Max(sizeof(bool) * capacity * natts, 1));
 	}
 	else
 	{
@@ -413,7 +412,7 @@ shuffle_window_detach(ShuffleWindow *window)
 void
 shuffle_window_decode(ShuffleWindow *window, int natts)
 {
-	ShuffleBlock *block = window->block;
+	ShuffleBlock   *block = window->block;
 	ShuffleDecoder *decoder = block->file->decoder;
 
 	natts = Min(natts, window->natts);
@@ -424,12 +423,12 @@ shuffle_window_decode(ShuffleWindow *window, int natts)
 
 	while (window->ndecoded < natts)
 	{
-		int			i = window->ndecoded;
-		Datum	   *values = window->values + (Size) i * window->capacity;
-		bool	   *isnull = window->isnull + (Size) i * window->capacity;
+		int				 i = window->ndecoded;
+		Datum			*values = window->values + (Size) i * window->capacity;
+		bool			*isnull = window->isnull + (Size) i * window->capacity;
 		const ShfColumn *column = NULL;
-		int			field;
-		ShfError	err;
+		int				 field;
+		ShfError		 err;
 
 		if (TupleDescAttr(decoder->desc, i)->attisdropped)
 		{
@@ -442,8 +441,8 @@ shuffle_window_decode(ShuffleWindow *window, int natts)
 		field = shuffle_unpack_field(decoder->unpack, i + 1);
 		if (field >= 0 && shf_batch_column(block->batch, field, &column, &err) != SHF_OK)
 			shuffle_read_error(block->file->relname, &err);
-		shuffle_unpack_column(decoder->unpack, i + 1, column, window->first, window->count,
-							  values, isnull, window->cxt);
+		shuffle_unpack_column(decoder->unpack, i + 1, column, window->first, window->count, values,
+							  isnull, window->cxt);
 		window->ndecoded++;
 	}
 }

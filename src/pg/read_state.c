@@ -21,51 +21,51 @@
 typedef struct ReadSegment
 {
 	ShuffleSegmentRow *row;
-	int64		first_block;	/* number of its first block */
-	int64		blocks;
-	ShfExtent  *extents;		/* when reading some partitions only, else NULL */
-	int			nextents;
+	int64			   first_block; /* number of its first block */
+	int64			   blocks;
+	ShfExtent		  *extents; /* when reading some partitions only, else NULL */
+	int				   nextents;
 } ReadSegment;
 
 /* Where a block of the current extent begins. */
 typedef struct BlockStart
 {
-	uint64		offset;
-	uint64		row;
+	uint64 offset;
+	uint64 row;
 } BlockStart;
 
 struct ShuffleReadState
 {
-	MemoryContext cxt;			/* holds everything here */
-	char		relname[NAMEDATALEN];
-	TupleDesc	desc;
+	MemoryContext  cxt; /* holds everything here */
+	char		   relname[NAMEDATALEN];
+	TupleDesc	   desc;
 	ShuffleStorage storage;
 
-	int			nsegments;
+	int			 nsegments;
 	ReadSegment *segments;
-	int64		nblocks;
-	int64		nrows;
-	int64		nbytes;
+	int64		 nblocks;
+	int64		 nrows;
+	int64		 nbytes;
 
 	/* the segment the cursor is in, or -1 */
-	int			segment;
+	int			  segment;
 	MemoryContext segment_cxt;
-	ShfExtent  *extents;		/* by first_row */
-	int			nextents;
-	uint32	   *extent_block;	/* [nextents + 1] number of its first block in the segment */
+	ShfExtent	 *extents; /* by first_row */
+	int			  nextents;
+	uint32		 *extent_block; /* [nextents + 1] number of its first block in the segment */
 
 	/* the extent the cursor is in, or -1 */
 	int			extent;
-	BlockStart *starts;			/* known ones of its blocks */
+	BlockStart *starts; /* known ones of its blocks */
 	uint32		nstarts;
 	uint32		starts_size;
 
-	ShuffleDecoder *decoder;	/* of the last file */
-	ShuffleFile *file;			/* open file of the current segment, or NULL */
-	uint32		file_partition;
+	ShuffleDecoder *decoder; /* of the last file */
+	ShuffleFile	   *file;	 /* open file of the current segment, or NULL */
+	uint32			file_partition;
 
-	int64		current;		/* number of block, or -1 */
-	ShuffleBlock *block;
+	int64		   current; /* number of block, or -1 */
+	ShuffleBlock  *block;
 	ShuffleWindow *window;
 
 	MemoryContextCallback callback;
@@ -116,8 +116,7 @@ create_state(Relation rel, MemoryContext cxt)
 	ShuffleReadState *state = MemoryContextAllocZero(cxt, sizeof(ShuffleReadState));
 
 	state->cxt = cxt;
-	state->segment_cxt = AllocSetContextCreate(cxt, "shuffle read segment",
-											   ALLOCSET_SMALL_SIZES);
+	state->segment_cxt = AllocSetContextCreate(cxt, "shuffle read segment", ALLOCSET_SMALL_SIZES);
 	strlcpy(state->relname, RelationGetRelationName(rel), NAMEDATALEN);
 	state->storage = shuffle_storage_of(rel);
 	state->segment = -1;
@@ -133,7 +132,7 @@ create_state(Relation rel, MemoryContext cxt)
 static void
 add_segments(ShuffleReadState *state, List *rows, const uint32 *partitions, int npartitions)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	state->segments = palloc0(sizeof(ReadSegment) * Max(list_length(rows), 1));
 	foreach(lc, rows)
@@ -167,16 +166,15 @@ add_segments(ShuffleReadState *state, List *rows, const uint32 *partitions, int 
 }
 
 ShuffleReadState *
-shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
-					  const uint32 *partitions, int npartitions)
+shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot, const uint32 *partitions,
+					  int npartitions)
 {
-	MemoryContext cxt;
-	MemoryContext oldcxt;
+	MemoryContext	  cxt;
+	MemoryContext	  oldcxt;
 	ShuffleReadState *state;
-	List	   *rows;
+	List			 *rows;
 
-	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read state",
-								ALLOCSET_DEFAULT_SIZES);
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read state", ALLOCSET_DEFAULT_SIZES);
 	oldcxt = MemoryContextSwitchTo(cxt);
 	state = create_state(rel, cxt);
 	state->desc = CreateTupleDescCopyConstr(desc);
@@ -190,10 +188,10 @@ shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
 ShuffleReadState *
 shuffle_reading_begin_segments(Relation rel, TupleDesc desc, List *rows)
 {
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle read state",
-											  ALLOCSET_SMALL_SIZES);
+	MemoryContext cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle read state", ALLOCSET_SMALL_SIZES);
 	ShuffleReadState *state = create_state(rel, cxt);
-	MemoryContext oldcxt = MemoryContextSwitchTo(cxt);
+	MemoryContext	  oldcxt = MemoryContextSwitchTo(cxt);
 
 	state->desc = CreateTupleDescCopyConstr(desc);
 	add_segments(state, rows, NULL, 0);
@@ -251,17 +249,17 @@ index_corrupt(const ShuffleReadState *state, const ReadSegment *seg, const char 
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("offset index of segment \"%s\" of table \"%s\" is damaged: %s",
-					seg->row->name, state->relname, what)));
+			 errmsg("offset index of segment \"%s\" of table \"%s\" is damaged: %s", seg->row->name,
+					state->relname, what)));
 }
 
 /* Makes segment s the current one and loads its extents. */
 static void
 enter_segment(ShuffleReadState *state, int s)
 {
-	ReadSegment *seg = &state->segments[s];
+	ReadSegment	 *seg = &state->segments[s];
 	MemoryContext oldcxt;
-	uint64		blocks = 0;
+	uint64		  blocks = 0;
 
 	if (state->segment == s)
 		return;
@@ -286,8 +284,8 @@ enter_segment(ShuffleReadState *state, int s)
 		shuffle_extents_sort(state->extents, state->nextents);
 	}
 
-	state->extent_block = MemoryContextAllocHuge(state->segment_cxt,
-												 sizeof(uint32) * ((Size) state->nextents + 1));
+	state->extent_block =
+		MemoryContextAllocHuge(state->segment_cxt, sizeof(uint32) * ((Size) state->nextents + 1));
 	for (int i = 0; i < state->nextents; i++)
 	{
 		const ShfExtent *extent = &state->extents[i];
@@ -310,9 +308,9 @@ static void
 enter_file(ShuffleReadState *state, uint32 partition)
 {
 	ShuffleSegmentRow *row = state->segments[state->segment].row;
-	bool		one_file = (row->layout == SHF_LAYOUT_LOG);
-	char	   *path;
-	MemoryContext oldcxt;
+	bool			   one_file = (row->layout == SHF_LAYOUT_LOG);
+	char			  *path;
+	MemoryContext	   oldcxt;
 
 	if (state->file != NULL && (one_file || state->file_partition == partition))
 		return;
@@ -346,8 +344,8 @@ enter_extent(ShuffleReadState *state, int e)
 			pfree(state->starts);
 		state->starts = NULL;
 		state->starts_size = 0;
-		state->starts = MemoryContextAllocHuge(state->segment_cxt,
-											   sizeof(BlockStart) * (Size) extent->blocks);
+		state->starts =
+			MemoryContextAllocHuge(state->segment_cxt, sizeof(BlockStart) * (Size) extent->blocks);
 		state->starts_size = extent->blocks;
 	}
 	state->starts[0].offset = extent->offset;
@@ -361,7 +359,7 @@ static void
 learn_start(ShuffleReadState *state, uint32 k)
 {
 	const ShfExtent *extent = &state->extents[state->extent];
-	uint64		end = extent->offset + extent->bytes;
+	uint64			 end = extent->offset + extent->bytes;
 
 	while (state->nstarts <= k)
 	{
@@ -386,12 +384,12 @@ learn_start(ShuffleReadState *state, uint32 k)
 static int
 segment_of_block(const ShuffleReadState *state, int64 n)
 {
-	int			low = 0;
-	int			high = state->nsegments - 1;
+	int low = 0;
+	int high = state->nsegments - 1;
 
 	while (low < high)
 	{
-		int			middle = low + (high - low + 1) / 2;
+		int middle = low + (high - low + 1) / 2;
 
 		if (state->segments[middle].first_block <= n)
 			low = middle;
@@ -404,8 +402,8 @@ segment_of_block(const ShuffleReadState *state, int64 n)
 static int
 extent_of_block(const ShuffleReadState *state, uint32 n)
 {
-	int			low = 0;
-	int			high = state->nextents - 1;
+	int low = 0;
+	int high = state->nextents - 1;
 
 	/* mostly it is the current one or the next */
 	if (state->extent >= 0 && state->extent_block[state->extent] <= n)
@@ -418,7 +416,7 @@ extent_of_block(const ShuffleReadState *state, uint32 n)
 	}
 	while (low < high)
 	{
-		int			middle = low + (high - low + 1) / 2;
+		int middle = low + (high - low + 1) / 2;
 
 		if (state->extent_block[middle] <= n)
 			low = middle;
@@ -431,12 +429,12 @@ extent_of_block(const ShuffleReadState *state, uint32 n)
 ShuffleBlock *
 shuffle_reading_seek(ShuffleReadState *state, int64 n)
 {
-	ShuffleBlock *reuse = NULL;
+	ShuffleBlock	*reuse = NULL;
 	const ShfExtent *extent;
-	uint64		end_row;
-	uint32		in_segment;
-	uint32		k;
-	int			s;
+	uint64			 end_row;
+	uint32			 in_segment;
+	uint32			 k;
+	int				 s;
 
 	Assert(n >= 0 && n < state->nblocks);
 
@@ -497,15 +495,15 @@ shuffle_reading_seek(ShuffleReadState *state, int64 n)
 ShuffleWindow *
 shuffle_reading_window(ShuffleReadState *state, uint32 row, uint32 count)
 {
-	ShuffleBlock *block = state->block;
+	ShuffleBlock  *block = state->block;
 	ShuffleWindow *window = state->window;
-	uint32		most = block->file->decoder->window_rows;
-	uint32		first = row;
+	uint32		   most = block->file->decoder->window_rows;
+	uint32		   first = row;
 
 	Assert(row < block->rows);
 
-	if (window != NULL && window->block == block &&
-		row >= window->first && row - window->first < window->count)
+	if (window != NULL && window->block == block && row >= window->first &&
+		row - window->first < window->count)
 		return window;
 
 	if (count == 0)
@@ -529,12 +527,12 @@ shuffle_reading_window(ShuffleReadState *state, uint32 row, uint32 count)
 int64
 shuffle_reading_locate(ShuffleReadState *state, int32 segment, uint64 row)
 {
-	ReadSegment *seg;
-	int			s = 0;
-	int			low;
-	int			high;
+	ReadSegment		*seg;
+	int				 s = 0;
+	int				 low;
+	int				 high;
 	const ShfExtent *extent;
-	uint32		k = 0;
+	uint32			 k = 0;
 
 	while (s < state->nsegments && state->segments[s].row->number < segment)
 		s++;
@@ -551,7 +549,7 @@ shuffle_reading_locate(ShuffleReadState *state, int32 segment, uint64 row)
 	high = state->nextents;
 	while (low < high)
 	{
-		int			middle = low + (high - low) / 2;
+		int middle = low + (high - low) / 2;
 
 		if (state->extents[middle].first_row + state->extents[middle].rows <= row)
 			low = middle + 1;

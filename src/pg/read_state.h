@@ -37,58 +37,58 @@
 /* Columns of one schema -> values of one tuple descriptor. */
 typedef struct ShuffleDecoder
 {
-	int			refs;
-	MemoryContext cxt;			/* holds this struct and all below */
-	TupleDesc	desc;
-	ShfSchema	schema;
+	int			   refs;
+	MemoryContext  cxt; /* holds this struct and all below */
+	TupleDesc	   desc;
+	ShfSchema	   schema;
 	ShuffleUnpack *unpack;
-	int			window_rows;	/* most rows of a window */
+	int			   window_rows; /* most rows of a window */
 } ShuffleDecoder;
 
 /* An open segment file, counted as an external descriptor. */
 typedef struct ShuffleFile
 {
-	int			refs;
-	bool		counted;		/* holds an external descriptor */
-	ShfReader  *reader;			/* NULL when closed */
-	uint8	   *image;			/* what reader reads, of a segment without files */
+	int				refs;
+	bool			counted; /* holds an external descriptor */
+	ShfReader	   *reader;	 /* NULL when closed */
+	uint8		   *image;	 /* what reader reads, of a segment without files */
 	ShuffleDecoder *decoder;
-	ShuffleStorage storage;
-	char		relname[NAMEDATALEN];	/* for messages */
+	ShuffleStorage	storage;
+	char			relname[NAMEDATALEN]; /* for messages */
 } ShuffleFile;
 
 /* One block.  The batch is empty until shuffle_block_load(). */
 typedef struct ShuffleBlock
 {
-	int			refs;
+	int			 refs;
 	ShuffleFile *file;
-	ShfBatch   *batch;
-	bool		loaded;
-	uint64		offset;			/* of its message */
-	uint64		limit;			/* end of its extent */
-	uint32		partition;
-	uint32		rows;
-	int32		segment;		/* number of its segment ... */
-	uint64		first_row;		/* ... and of its first row there: its TIDs */
+	ShfBatch	*batch;
+	bool		 loaded;
+	uint64		 offset; /* of its message */
+	uint64		 limit;	 /* end of its extent */
+	uint32		 partition;
+	uint32		 rows;
+	int32		 segment;	/* number of its segment ... */
+	uint64		 first_row; /* ... and of its first row there: its TIDs */
 } ShuffleBlock;
 
 /* Rows first .. first + count - 1 of a block, decoded column by column. */
 typedef struct ShuffleWindow
 {
-	int			refs;
+	int			  refs;
 	ShuffleBlock *block;
-	uint32		first;
-	uint32		count;
-	uint32		capacity;		/* rows that values and isnull have room for */
-	int			ndecoded;		/* columns decoded: always a prefix */
-	int			natts;
-	MemoryContext cxt;			/* by-reference values of the columns */
-	Datum	   *values;			/* column i at [i * capacity] */
-	bool	   *isnull;
+	uint32		  first;
+	uint32		  count;
+	uint32		  capacity; /* rows that values and isnull have room for */
+	int			  ndecoded; /* columns decoded: always a prefix */
+	int			  natts;
+	MemoryContext cxt;	  /* by-reference values of the columns */
+	Datum		 *values; /* column i at [i * capacity] */
+	bool		 *isnull;
 } ShuffleWindow;
 
 extern ShuffleWindow *shuffle_window_pin(ShuffleWindow *window);
-extern void shuffle_window_unpin(ShuffleWindow *window);
+extern void			  shuffle_window_unpin(ShuffleWindow *window);
 
 /* Decodes what is missing of the first natts columns. */
 extern void shuffle_window_decode(ShuffleWindow *window, int natts);
@@ -106,7 +106,7 @@ extern void shuffle_block_load(ShuffleBlock *block);
 extern ShuffleReadState *shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
 											   const uint32 *partitions, int npartitions);
 extern ShuffleReadState *shuffle_reading_begin_segments(Relation rel, TupleDesc desc, List *rows);
-extern void shuffle_reading_end(ShuffleReadState *state);
+extern void				 shuffle_reading_end(ShuffleReadState *state);
 
 extern int64 shuffle_reading_blocks(const ShuffleReadState *state);
 extern int64 shuffle_reading_rows(const ShuffleReadState *state);
@@ -144,10 +144,10 @@ extern Snapshot shuffle_latest_snapshot(void);
 /* Totals over the segments that are in sight. */
 typedef struct ShuffleTotals
 {
-	int64		segments;
-	int64		rows;
-	int64		bytes;
-	int64		blocks;
+	int64 segments;
+	int64 rows;
+	int64 bytes;
+	int64 blocks;
 } ShuffleTotals;
 
 extern void shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals);
@@ -170,14 +170,14 @@ extern ShuffleWindow *shuffle_slot_window(TupleTableSlot *slot);
 
 /* ------------------------------------------------------------ scan.c, analyze.c */
 
-extern TableScanDesc shuffle_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
-										struct ScanKeyData *key, ParallelTableScanDesc pscan,
-										uint32 flags);
+extern TableScanDesc
+			shuffle_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
+							   ParallelTableScanDesc pscan, uint32 flags);
 extern void shuffle_scan_end(TableScanDesc sscan);
 extern void shuffle_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key, bool set_params,
 								bool allow_strat, bool allow_sync, bool allow_pagemode);
-extern bool shuffle_scan_getnextslot(TableScanDesc sscan, ScanDirection direction,
-									 TupleTableSlot *slot);
+extern bool
+shuffle_scan_getnextslot(TableScanDesc sscan, ScanDirection direction, TupleTableSlot *slot);
 extern void shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer maxtid);
 extern bool shuffle_scan_tid_valid(TableScanDesc sscan, ItemPointer tid);
 
@@ -188,9 +188,9 @@ extern bool shuffle_scan_tid_valid(TableScanDesc sscan, ItemPointer tid);
 extern ShuffleWindow *shuffle_fetch_row(Relation rel, TupleDesc desc, ItemPointer tid,
 										Snapshot snapshot, ShuffleWindow *near);
 
-extern ShuffleReadState *shuffle_scan_reading(TableScanDesc sscan, TupleDesc desc);
+extern ShuffleReadState		  *shuffle_scan_reading(TableScanDesc sscan, TupleDesc desc);
 extern struct ShuffleAnalyze **shuffle_scan_analyze_state(TableScanDesc sscan);
-extern Size shuffle_parallelscan_estimate(Relation rel);
+extern Size					   shuffle_parallelscan_estimate(Relation rel);
 extern Size shuffle_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan);
 extern void shuffle_parallelscan_reinitialize(Relation rel, ParallelTableScanDesc pscan);
 
@@ -201,4 +201,4 @@ extern bool shuffle_analyze_next_tuple(TableScanDesc sscan, TransactionId oldest
 /* Pages of BLCKSZ that the table is said to have; see analyze.c for the limit. */
 extern BlockNumber shuffle_pages(uint64 bytes);
 
-#endif							/* SHUFFLE_READ_STATE_H */
+#endif /* SHUFFLE_READ_STATE_H */

@@ -50,17 +50,17 @@
 
 struct ShuffleRewriter
 {
-	MemoryContext cxt;			/* holds everything here */
-	ShufflePlace place;
-	bool		opened;			/* the place has been: there are files */
-	SubTransactionId subid;		/* whose files these are */
-	ShuffleOptions *options;	/* of the table */
-	TupleDesc	desc;
-	ShuffleWriter *writer;
-	bool		route;			/* else rows stay in their partitions */
-	uint64		rows;
-	Datum	   *values;
-	bool	   *isnull;
+	MemoryContext	 cxt; /* holds everything here */
+	ShufflePlace	 place;
+	bool			 opened;  /* the place has been: there are files */
+	SubTransactionId subid;	  /* whose files these are */
+	ShuffleOptions	*options; /* of the table */
+	TupleDesc		 desc;
+	ShuffleWriter	*writer;
+	bool			 route; /* else rows stay in their partitions */
+	uint64			 rows;
+	Datum			*values;
+	bool			*isnull;
 };
 
 /* Can every row be routed by its values alone? */
@@ -96,13 +96,13 @@ opening(void *arg)
 ShuffleRewriter *
 shuffle_rewriter_begin(Relation dest, int progress)
 {
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle rewriter",
-											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(cxt);
+	MemoryContext cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle rewriter", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext	 old = MemoryContextSwitchTo(cxt);
 	ShuffleRewriter *rewriter = palloc0(sizeof(ShuffleRewriter));
-	ShuffleStorage storage = shuffle_storage_of(dest);
+	ShuffleStorage	 storage = shuffle_storage_of(dest);
 	ShuffleWriteSpec spec = {0};
-	ShuffleOptions stay;
+	ShuffleOptions	 stay;
 
 	rewriter->cxt = cxt;
 	rewriter->desc = RelationGetDescr(dest);
@@ -138,8 +138,8 @@ shuffle_rewriter_begin(Relation dest, int progress)
 static void
 copy_window(ShuffleRewriter *rewriter, const ShuffleWindow *window)
 {
-	int			natts = rewriter->desc->natts;
-	uint32		partition = window->block->partition;
+	int	   natts = rewriter->desc->natts;
+	uint32 partition = window->block->partition;
 
 	for (uint32 row = 0; row < window->count; row++)
 	{
@@ -159,14 +159,14 @@ copy_window(ShuffleRewriter *rewriter, const ShuffleWindow *window)
 
 void
 shuffle_rewriter_copy(ShuffleRewriter *rewriter, ShuffleReadState *reading,
-					  void (*progress) (uint64 rows))
+					  void (*progress)(uint64 rows))
 {
-	int64		nblocks = shuffle_reading_blocks(reading);
+	int64 nblocks = shuffle_reading_blocks(reading);
 
 	for (int64 n = 0; n < nblocks; n++)
 	{
 		ShuffleBlock *block = shuffle_reading_seek(reading, n);
-		uint32		row = 0;
+		uint32		  row = 0;
 
 		if (!rewriter->route && block->partition >= (uint32) rewriter->options->partitions)
 			elog(ERROR, "block of partition %u in a table of %d partitions", block->partition,
@@ -185,13 +185,12 @@ shuffle_rewriter_copy(ShuffleRewriter *rewriter, ShuffleReadState *reading,
 }
 
 int
-shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbers,
-					 int64 *bytes)
+shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbers, int64 *bytes)
 {
-	MemoryContext old = MemoryContextSwitchTo(rewriter->cxt);
-	char	   *routing = shuffle_options_format(rewriter->options, true);
+	MemoryContext	  old = MemoryContextSwitchTo(rewriter->cxt);
+	char			 *routing = shuffle_options_format(rewriter->options, true);
 	const ShfSegment *segments;
-	int			nsegments;
+	int				  nsegments;
 
 	segments = shuffle_writer_end(rewriter->writer, &nsegments);
 	if (rewriter->opened && rewriter->place.sync)
@@ -216,7 +215,7 @@ static void
 report_progress(uint64 rows)
 {
 	const int	index[] = {PROGRESS_CLUSTER_HEAP_TUPLES_SCANNED,
-	PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN};
+						   PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN};
 	const int64 value[] = {(int64) rows, (int64) rows};
 
 	pgstat_progress_update_multi_param(2, index, value);
@@ -233,19 +232,20 @@ void
 shuffle_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, double *num_tuples,
 						 double *tups_vacuumed)
 {
-	ShuffleStorage storage = shuffle_storage_of(old_rel);
+	ShuffleStorage	  storage = shuffle_storage_of(old_rel);
 	ShuffleReadState *reading;
-	Snapshot	snapshot;
-	int64		rows;
-	int64		dead = 0;
+	Snapshot		  snapshot;
+	int64			  rows;
+	int64			  dead = 0;
 
 	if (index != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("CLUSTER is not supported for shuffle table \"%s\"",
-						RelationGetRelationName(old_rel)),
-				 errhint("Use shuffle_write('SELECT ... ORDER BY ...', '%s', if_exists => 'replace').",
-						 RelationGetRelationName(old_rel))));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("CLUSTER is not supported for shuffle table \"%s\"",
+					RelationGetRelationName(old_rel)),
+			 errhint("Use shuffle_write('SELECT ... ORDER BY ...', '%s', if_exists => 'replace').",
+					 RelationGetRelationName(old_rel))));
 
 	pgstat_progress_update_param(PROGRESS_CLUSTER_PHASE, PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP);
 
@@ -293,7 +293,7 @@ link_or_copy(const char *from, const char *to, bool sync)
 static void
 link_directory(const char *from, const char *to, bool sync)
 {
-	DIR		   *dir;
+	DIR			  *dir;
 	struct dirent *de;
 
 	if (MakePGDirectory(to) != 0)
@@ -302,8 +302,8 @@ link_directory(const char *from, const char *to, bool sync)
 	dir = AllocateDir(from);
 	while ((de = ReadDir(dir, from)) != NULL)
 	{
-		char	   *source;
-		char	   *target;
+		char *source;
+		char *target;
 
 		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
 			continue;
@@ -323,17 +323,17 @@ typedef struct Move
 {
 	ShuffleStorage from;
 	ShuffleStorage to;
-	ShufflePlace place;
-	bool		prepared;
-	uint32		nfiles;
+	ShufflePlace   place;
+	bool		   prepared;
+	uint32		   nfiles;
 } Move;
 
 /* Lets the files of a segment appear in the new storage; returns their new name. */
 static char *
 move_files(Move *move, const char *root, const char *name, ShfLayoutKind layout)
 {
-	char	   *dir = shuffle_storage_dir(root, &move->from);
-	char	   *new_name;
+	char *dir = shuffle_storage_dir(root, &move->from);
+	char *new_name;
 
 	if (!move->prepared)
 	{
@@ -342,8 +342,8 @@ move_files(Move *move, const char *root, const char *name, ShfLayoutKind layout)
 	}
 	new_name = psprintf("%s-%x-0", move->place.prefix, move->nfiles++);
 	if (layout == SHF_LAYOUT_PARTITION_FILES)
-		link_directory(psprintf("%s/%s", dir, name),
-					   psprintf("%s/%s", move->place.dir, new_name), move->place.sync);
+		link_directory(psprintf("%s/%s", dir, name), psprintf("%s/%s", move->place.dir, new_name),
+					   move->place.sync);
 	else
 		link_or_copy(psprintf("%s/%s.arrow", dir, name),
 					 psprintf("%s/%s.arrow", move->place.dir, new_name), move->place.sync);
@@ -354,9 +354,9 @@ move_files(Move *move, const char *root, const char *name, ShfLayoutKind layout)
 static void
 move_row(Move *move, Relation segments, CatalogIndexState indexes, HeapTuple tuple)
 {
-	Datum		values[Natts_segment];
-	bool		isnull[Natts_segment];
-	HeapTuple	copy;
+	Datum	  values[Natts_segment];
+	bool	  isnull[Natts_segment];
+	HeapTuple copy;
 
 	heap_deform_tuple(tuple, RelationGetDescr(segments), values, isnull);
 	values[Anum_segment_tablespace - 1] = ObjectIdGetDatum(move->to.tablespace);
@@ -364,7 +364,7 @@ move_row(Move *move, Relation segments, CatalogIndexState indexes, HeapTuple tup
 	if (DatumGetInt64(values[Anum_segment_files - 1]) > 0)
 	{
 		ShfLayoutKind layout;
-		char	   *name;
+		char		 *name;
 
 		layout = shuffle_parse_layout(TextDatumGetCString(values[Anum_segment_layout - 1]));
 		name = move_files(move, TextDatumGetCString(values[Anum_segment_root - 1]),
@@ -379,18 +379,16 @@ move_row(Move *move, Relation segments, CatalogIndexState indexes, HeapTuple tup
 void
 shuffle_copy_data(Relation rel, const RelFileLocator *locator)
 {
-	Move		move = {0};
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle move",
-											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext row_cxt = AllocSetContextCreate(cxt, "shuffle move row",
-												  ALLOCSET_DEFAULT_SIZES);
+	Move		  move = {0};
+	MemoryContext cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle move", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext row_cxt = AllocSetContextCreate(cxt, "shuffle move row", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
-	Relation	segments = table_open(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE),
-									  RowExclusiveLock);
+	Relation segments = table_open(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE), RowExclusiveLock);
 	CatalogIndexState indexes;
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	ScanKeyData		  keys[2];
+	SysScanDesc		  scan;
+	HeapTuple		  tuple;
 
 	/* The main fork is empty, and there are no others. */
 	smgrclose(RelationCreateStorage(*locator, rel->rd_rel->relpersistence, true));

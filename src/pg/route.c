@@ -35,23 +35,23 @@ typedef enum HashWay
 	HASH_INT16,
 	HASH_INT32,
 	HASH_INT64,
-	HASH_TEXT,					/* collation compares bytes for equality */
+	HASH_TEXT, /* collation compares bytes for equality */
 	HASH_CALL
 } HashWay;
 
 struct ShuffleRouter
 {
 	ShuffleMethod method;
-	uint32		partitions;
-	uint32		next;			/* round robin */
-	int			nkeys;
-	ShuffleKey *keys;
-	HashWay    *hash_ways;
+	uint32		  partitions;
+	uint32		  next; /* round robin */
+	int			  nkeys;
+	ShuffleKey	 *keys;
+	HashWay		 *hash_ways;
 	ShuffleBounds bounds;
-	int64	   *int_bounds;		/* one key that compares like an integer, else NULL */
-	Datum	   *row_values;		/* range: the row's keys */
-	bool	   *row_nulls;
-	MemoryContext tmp;			/* what support functions leave behind, reset for each row */
+	int64		 *int_bounds; /* one key that compares like an integer, else NULL */
+	Datum		 *row_values; /* range: the row's keys */
+	bool		 *row_nulls;
+	MemoryContext tmp; /* what support functions leave behind, reset for each row */
 };
 
 ShuffleKey *
@@ -62,13 +62,13 @@ shuffle_keys_create(const ShuffleOptions *options, TupleDesc desc)
 
 	for (int i = 0; i < options->nkeys; i++)
 	{
-		ShuffleKey *key = &keys[i];
+		ShuffleKey		 *key = &keys[i];
 		Form_pg_attribute att;
-		TypeCacheEntry *type;
-		Oid			proc;
+		TypeCacheEntry	 *type;
+		Oid				  proc;
 
 		key->attnum = options->keys[i];
-		if (key->attnum < 1 || key->attnum > desc->natts)	/* see shuffle_options_require_keys() */
+		if (key->attnum < 1 || key->attnum > desc->natts) /* see shuffle_options_require_keys() */
 			elog(ERROR, "key column number %d is out of range", key->attnum);
 		att = TupleDescAttr(desc, key->attnum - 1);
 		if (att->attisdropped)
@@ -77,23 +77,21 @@ shuffle_keys_create(const ShuffleOptions *options, TupleDesc desc)
 		key->type = getBaseType(att->atttypid);
 		key->collation = att->attcollation;
 
-		type = lookup_type_cache(key->type,
-								 hash ? TYPECACHE_HASH_EXTENDED_PROC : TYPECACHE_CMP_PROC);
+		type =
+			lookup_type_cache(key->type, hash ? TYPECACHE_HASH_EXTENDED_PROC : TYPECACHE_CMP_PROC);
 		proc = hash ? type->hash_extended_proc : type->cmp_proc;
 		if (!OidIsValid(proc))
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_FUNCTION),
-					 hash ?
-					 errmsg("could not identify an extended hash function for type %s",
-							format_type_be(att->atttypid)) :
-					 errmsg("could not identify a comparison function for type %s",
-							format_type_be(att->atttypid)),
-					 errdetail("Column \"%s\" cannot be a key of method \"%s\".",
-							   key->name, shuffle_method_name(options->method)),
+					 hash ? errmsg("could not identify an extended hash function for type %s",
+								   format_type_be(att->atttypid)) :
+							errmsg("could not identify a comparison function for type %s",
+								   format_type_be(att->atttypid)),
+					 errdetail("Column \"%s\" cannot be a key of method \"%s\".", key->name,
+							   shuffle_method_name(options->method)),
 					 errhint("Use another key column, cast it to a type that has a default %s "
 							 "operator class, or use method \"%s\".",
-							 hash ? "hash" : "btree",
-							 shuffle_method_name(SHUFFLE_ROUND_ROBIN))));
+							 hash ? "hash" : "btree", shuffle_method_name(SHUFFLE_ROUND_ROBIN))));
 		if (type_is_collatable(key->type) && !OidIsValid(key->collation))
 			ereport(ERROR,
 					(errcode(ERRCODE_INDETERMINATE_COLLATION),
@@ -112,7 +110,7 @@ shuffle_keys_create(const ShuffleOptions *options, TupleDesc desc)
 static inline Datum
 call_proc(ShuffleKey *key, Datum a, Datum b)
 {
-	Datum		result;
+	Datum result;
 
 	key->call->args[0].value = a;
 	key->call->args[1].value = b;
@@ -129,7 +127,7 @@ shuffle_keys_compare(ShuffleKey *keys, int nkeys, const Datum *a, const bool *an
 {
 	for (int k = 0; k < nkeys; k++)
 	{
-		int			cmp;
+		int cmp;
 
 		if (anulls[k] || bnulls[k])
 		{
@@ -187,7 +185,8 @@ static inline int64
 datum_to_int64(Datum value, int16 typlen)
 {
 	return typlen == 8 ? DatumGetInt64(value) :
-		typlen == 4 ? DatumGetInt32(value) : DatumGetInt16(value);
+		typlen == 4	   ? DatumGetInt32(value) :
+						 DatumGetInt16(value);
 }
 
 ShuffleRouter *
@@ -203,8 +202,8 @@ shuffle_router_create(const ShuffleOptions *options, TupleDesc desc, uint32 star
 
 	router->nkeys = options->nkeys;
 	router->keys = shuffle_keys_create(options, desc);
-	router->tmp = AllocSetContextCreate(CurrentMemoryContext, "shuffle router",
-										ALLOCSET_DEFAULT_SIZES);
+	router->tmp =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle router", ALLOCSET_DEFAULT_SIZES);
 	if (options->method == SHUFFLE_HASH)
 	{
 		router->hash_ways = palloc(sizeof(HashWay) * router->nkeys);
@@ -220,8 +219,8 @@ shuffle_router_create(const ShuffleOptions *options, TupleDesc desc, uint32 star
 	{
 		router->int_bounds = palloc(sizeof(int64) * Max(router->bounds.n, 1));
 		for (int i = 0; i < router->bounds.n; i++)
-			router->int_bounds[i] = datum_to_int64(router->bounds.values[i],
-												   router->keys[0].typlen);
+			router->int_bounds[i] =
+				datum_to_int64(router->bounds.values[i], router->keys[0].typlen);
 	}
 	return router;
 }
@@ -250,8 +249,8 @@ hash_text(Datum value)
 static inline uint64
 hash_int64(int64 value)
 {
-	uint32		low = (uint32) value;
-	uint32		high = (uint32) (value >> 32);
+	uint32 low = (uint32) value;
+	uint32 high = (uint32) (value >> 32);
 
 	return hash_bytes_uint32_extended(low ^ (value >= 0 ? high : ~high), HASH_PARTITION_SEED);
 }
@@ -260,7 +259,7 @@ static uint64
 hash_slowly(ShuffleRouter *router, ShuffleKey *key, HashWay way, Datum value)
 {
 	MemoryContext old = MemoryContextSwitchTo(router->tmp);
-	uint64		hash;
+	uint64		  hash;
 
 	value = plain_value(key, value);
 	if (way == HASH_TEXT)
@@ -275,7 +274,7 @@ hash_slowly(ShuffleRouter *router, ShuffleKey *key, HashWay way, Datum value)
 static inline uint32
 route_hash(ShuffleRouter *router, const Datum *values, const bool *isnull)
 {
-	uint64		row_hash = 0;
+	uint64 row_hash = 0;
 
 	for (int i = 0; i < router->nkeys; i++)
 	{
@@ -318,9 +317,9 @@ route_hash(ShuffleRouter *router, const Datum *values, const bool *isnull)
 static uint32
 route_range(ShuffleRouter *router, const Datum *values, const bool *isnull)
 {
-	int			low = 0;
-	int			n = router->bounds.n;
-	int			nkeys = router->nkeys;
+	int			  low = 0;
+	int			  n = router->bounds.n;
+	int			  nkeys = router->nkeys;
 	MemoryContext old;
 
 	if (isnull[router->keys[0].attnum - 1])
@@ -329,12 +328,11 @@ route_range(ShuffleRouter *router, const Datum *values, const bool *isnull)
 	/* Both searches find how many bounds are not above the row. */
 	if (router->int_bounds)
 	{
-		int64		value = datum_to_int64(values[router->keys[0].attnum - 1],
-										   router->keys[0].typlen);
+		int64 value = datum_to_int64(values[router->keys[0].attnum - 1], router->keys[0].typlen);
 
 		while (n > 0)
 		{
-			int			half = n / 2;
+			int half = n / 2;
 
 			if (router->int_bounds[low + half] <= value)
 			{
@@ -350,7 +348,7 @@ route_range(ShuffleRouter *router, const Datum *values, const bool *isnull)
 	old = MemoryContextSwitchTo(router->tmp);
 	for (int k = 0; k < nkeys; k++)
 	{
-		AttrNumber	attnum = router->keys[k].attnum;
+		AttrNumber attnum = router->keys[k].attnum;
 
 		router->row_nulls[k] = isnull[attnum - 1];
 		if (!isnull[attnum - 1])
@@ -358,8 +356,8 @@ route_range(ShuffleRouter *router, const Datum *values, const bool *isnull)
 	}
 	while (n > 0)
 	{
-		int			half = n / 2;
-		int			i = (low + half) * nkeys;
+		int half = n / 2;
+		int i = (low + half) * nkeys;
 
 		if (shuffle_keys_compare(router->keys, nkeys, router->row_values, router->row_nulls,
 								 &router->bounds.values[i], &router->bounds.nulls[i]) >= 0)
@@ -385,12 +383,12 @@ shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull)
 		case SHUFFLE_RANGE:
 			return route_range(router, values, isnull);
 		case SHUFFLE_ROUND_ROBIN:
-			{
-				uint32		partition = router->next;
+		{
+			uint32 partition = router->next;
 
-				router->next = partition + 1 == router->partitions ? 0 : partition + 1;
-				return partition;
-			}
+			router->next = partition + 1 == router->partitions ? 0 : partition + 1;
+			return partition;
+		}
 		case SHUFFLE_SINGLE:
 			return 0;
 	}

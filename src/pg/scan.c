@@ -27,44 +27,44 @@
 #include "read_block.h"
 
 /* Most blocks a participant draws at once, and what part of the rest. */
-#define PARALLEL_MAX_DRAW	64
-#define PARALLEL_DRAW_PART	64
+#define PARALLEL_MAX_DRAW  64
+#define PARALLEL_DRAW_PART 64
 
 typedef struct ShuffleParallelScan
 {
 	ParallelTableScanDescData base;
-	pg_atomic_uint64 next_block;
+	pg_atomic_uint64		  next_block;
 } ShuffleParallelScan;
 
 typedef enum ScanPlace
 {
-	SCAN_START,					/* not begun: goes to the first row, or backward to the last */
-	SCAN_BEFORE,				/* before the first row */
-	SCAN_INSIDE,				/* on row "row" of block "block" */
-	SCAN_AFTER					/* behind the last row */
+	SCAN_START,	 /* not begun: goes to the first row, or backward to the last */
+	SCAN_BEFORE, /* before the first row */
+	SCAN_INSIDE, /* on row "row" of block "block" */
+	SCAN_AFTER	 /* behind the last row */
 } ScanPlace;
 
 typedef struct ShuffleScan
 {
 	TableScanDescData base;
-	MemoryContext cxt;			/* where the read state is made */
-	ShuffleReadState *reading;	/* NULL until the first row is asked for */
+	MemoryContext	  cxt;	   /* where the read state is made */
+	ShuffleReadState *reading; /* NULL until the first row is asked for */
 
 	/* what is scanned: blocks, and rows of the boundary blocks by their TIDs */
-	int64		first_block;
-	int64		end_block;
-	uint64		first_key;		/* smallest and largest TID as tid_key() */
-	uint64		last_key;
+	int64  first_block;
+	int64  end_block;
+	uint64 first_key; /* smallest and largest TID as tid_key() */
+	uint64 last_key;
 
-	ScanPlace	place;
-	int64		block;
-	ShuffleBlock *cur;			/* that block */
-	uint32		row;
-	uint32		first_row;		/* rows of the block that are scanned */
-	uint32		last_row;
-	ShuffleWindow *window;		/* holds row, or NULL */
+	ScanPlace	   place;
+	int64		   block;
+	ShuffleBlock  *cur; /* that block */
+	uint32		   row;
+	uint32		   first_row; /* rows of the block that are scanned */
+	uint32		   last_row;
+	ShuffleWindow *window; /* holds row, or NULL */
 
-	int64		drawn_end;		/* parallel: end of the blocks drawn */
+	int64 drawn_end; /* parallel: end of the blocks drawn */
 
 	struct ShuffleAnalyze *analyze;
 } ShuffleScan;
@@ -90,8 +90,7 @@ shuffle_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyDat
 	scan->base.rs_nkeys = nkeys;
 	scan->base.rs_flags = flags;
 	scan->base.rs_parallel = pscan;
-	scan->cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle scan",
-									  ALLOCSET_SMALL_SIZES);
+	scan->cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle scan", ALLOCSET_SMALL_SIZES);
 	scan->place = SCAN_START;
 	scan->last_key = PG_UINT64_MAX;
 
@@ -127,8 +126,8 @@ shuffle_scan_end(TableScanDesc sscan)
 }
 
 void
-shuffle_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key, bool set_params,
-					bool allow_strat, bool allow_sync, bool allow_pagemode)
+shuffle_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key, bool set_params, bool allow_strat,
+					bool allow_sync, bool allow_pagemode)
 {
 	ShuffleScan *scan = (ShuffleScan *) sscan;
 
@@ -152,7 +151,7 @@ shuffle_scan_reading(TableScanDesc sscan, TupleDesc desc)
 	if (scan->reading == NULL)
 	{
 		MemoryContext oldcxt = MemoryContextSwitchTo(scan->cxt);
-		Snapshot	snapshot = scan->base.rs_snapshot;
+		Snapshot	  snapshot = scan->base.rs_snapshot;
 
 		/*
 		 * Rows have no versions but those that the snapshot shows or hides with their
@@ -185,9 +184,9 @@ static bool
 draw_blocks(ShuffleScan *scan)
 {
 	ShuffleParallelScan *pscan = (ShuffleParallelScan *) scan->base.rs_parallel;
-	uint64		total = (uint64) scan->end_block;
-	uint64		next = pg_atomic_read_u64(&pscan->next_block);
-	uint64		draw;
+	uint64				 total = (uint64) scan->end_block;
+	uint64				 next = pg_atomic_read_u64(&pscan->next_block);
+	uint64				 draw;
 
 	do
 	{
@@ -213,7 +212,7 @@ next_block(ShuffleScan *scan, bool forward, TupleDesc desc)
 
 	for (;;)
 	{
-		uint64		key;
+		uint64 key;
 
 		scan->window = NULL;
 		if (scan->base.rs_parallel != NULL)
@@ -246,7 +245,8 @@ next_block(ShuffleScan *scan, bool forward, TupleDesc desc)
 			continue;
 		scan->first_row = (key < scan->first_key) ? (uint32) (scan->first_key - key) : 0;
 		scan->last_row = (scan->last_key - key < scan->cur->rows) ?
-			(uint32) (scan->last_key - key) : scan->cur->rows - 1;
+			(uint32) (scan->last_key - key) :
+			scan->cur->rows - 1;
 		scan->row = forward ? scan->first_row : scan->last_row;
 		return true;
 	}
@@ -262,15 +262,16 @@ keys_match(ShuffleScan *scan, TupleTableSlot *slot)
 {
 	for (int i = 0; i < scan->base.rs_nkeys; i++)
 	{
-		ScanKey		key = &scan->base.rs_key[i];
-		Datum		value;
-		bool		isnull;
+		ScanKey key = &scan->base.rs_key[i];
+		Datum	value;
+		bool	isnull;
 
 		if (key->sk_flags & SK_ISNULL)
 			return false;
 		value = slot_getattr(slot, key->sk_attno, &isnull);
-		if (isnull || !DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation,
-													  value, key->sk_argument)))
+		if (isnull ||
+			!DatumGetBool(
+				FunctionCall2Coll(&key->sk_func, key->sk_collation, value, key->sk_argument)))
 			return false;
 	}
 	return true;
@@ -280,11 +281,11 @@ bool
 shuffle_scan_getnextslot(TableScanDesc sscan, ScanDirection direction, TupleTableSlot *slot)
 {
 	ShuffleScan *scan = (ShuffleScan *) sscan;
-	bool		forward = !ScanDirectionIsBackward(direction);
+	bool		 forward = !ScanDirectionIsBackward(direction);
 
 	for (;;)
 	{
-		bool		same = (scan->place == SCAN_INSIDE);
+		bool same = (scan->place == SCAN_INSIDE);
 
 		if (same && forward && scan->row < scan->last_row)
 			scan->row++;
@@ -328,10 +329,10 @@ shuffle_scan_getnextslot(TableScanDesc sscan, ScanDirection direction, TupleTabl
 void
 shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer maxtid)
 {
-	ShuffleScan *scan = (ShuffleScan *) sscan;
+	ShuffleScan		 *scan = (ShuffleScan *) sscan;
 	ShuffleReadState *reading = shuffle_scan_reading(sscan, RelationGetDescr(sscan->rs_rd));
-	int64		low = (int64) ItemPointerGetBlockNumberNoCheck(mintid) << 15;
-	int64		high = (int64) ItemPointerGetBlockNumberNoCheck(maxtid) << 15;
+	int64			  low = (int64) ItemPointerGetBlockNumberNoCheck(mintid) << 15;
+	int64			  high = (int64) ItemPointerGetBlockNumberNoCheck(maxtid) << 15;
 
 	low += Max(Min((int) ItemPointerGetOffsetNumberNoCheck(mintid), 32769) - 1, 0);
 	high += Min((int) ItemPointerGetOffsetNumberNoCheck(maxtid), 32768) - 1;
@@ -345,10 +346,10 @@ shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer m
 
 	scan->first_key = (uint64) low;
 	scan->last_key = (uint64) high;
-	scan->first_block = shuffle_reading_locate(reading, (int32) (low >> 27),
-											   low & ((INT64CONST(1) << 27) - 1));
-	scan->end_block = shuffle_reading_locate(reading, (int32) (high >> 27),
-											 high & ((INT64CONST(1) << 27) - 1));
+	scan->first_block =
+		shuffle_reading_locate(reading, (int32) (low >> 27), low & ((INT64CONST(1) << 27) - 1));
+	scan->end_block =
+		shuffle_reading_locate(reading, (int32) (high >> 27), high & ((INT64CONST(1) << 27) - 1));
 	scan->end_block = Min(scan->end_block + 1, shuffle_reading_blocks(reading));
 }
 
@@ -356,10 +357,10 @@ shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer m
 bool
 shuffle_scan_tid_valid(TableScanDesc sscan, ItemPointer tid)
 {
-	ShuffleStorage storage = shuffle_storage_of(sscan->rs_rd);
+	ShuffleStorage	   storage = shuffle_storage_of(sscan->rs_rd);
 	ShuffleSegmentRow *segment;
-	int32		number;
-	uint64		row;
+	int32			   number;
+	uint64			   row;
 
 	if (ItemPointerGetOffsetNumberNoCheck(tid) < 1 ||
 		ItemPointerGetOffsetNumberNoCheck(tid) > 32768)
@@ -375,16 +376,16 @@ ShuffleWindow *
 shuffle_fetch_row(Relation rel, TupleDesc desc, ItemPointer tid, Snapshot snapshot,
 				  ShuffleWindow *near)
 {
-	ShuffleStorage storage = shuffle_storage_of(rel);
-	ShuffleBlock *block = (near != NULL) ? near->block : NULL;
-	ShuffleWindow *window = NULL;
+	ShuffleStorage	   storage = shuffle_storage_of(rel);
+	ShuffleBlock	  *block = (near != NULL) ? near->block : NULL;
+	ShuffleWindow	  *window = NULL;
 	ShuffleSegmentRow *segment;
-	ShuffleReadState *reading;
-	int32		number;
-	uint64		row;
-	int64		n;
-	MemoryContext cxt;
-	MemoryContext oldcxt;
+	ShuffleReadState  *reading;
+	int32			   number;
+	uint64			   row;
+	int64			   n;
+	MemoryContext	   cxt;
+	MemoryContext	   oldcxt;
 
 	shuffle_tid_decode(tid, &number, &row);
 

@@ -37,8 +37,8 @@ check_owner(Oid relid)
 static TupleDesc
 live_columns(TupleDesc table, AttrNumber **attnums)
 {
-	TupleDesc	desc;
-	int			n = 0;
+	TupleDesc desc;
+	int		  n = 0;
 
 	for (int i = 0; i < table->natts; i++)
 		n += !TupleDescAttr(table, i)->attisdropped;
@@ -59,9 +59,9 @@ live_columns(TupleDesc table, AttrNumber **attnums)
 static ShuffleOptions *
 new_options(Relation rel, ShuffleWriteArgs *args, ShuffleOptions *stored)
 {
-	ShuffleTarget target = {0};
+	ShuffleTarget	target = {0};
 	ShuffleOptions *options;
-	TupleDesc	desc = live_columns(RelationGetDescr(rel), &target.attnums);
+	TupleDesc		desc = live_columns(RelationGetDescr(rel), &target.attnums);
 
 	/* A table that was not partitioned gets the usual number of partitions. */
 	if (stored->method == SHUFFLE_SINGLE && !args->has_partitions && !args->has_bounds &&
@@ -85,7 +85,8 @@ new_options(Relation rel, ShuffleWriteArgs *args, ShuffleOptions *stored)
 				 errmsg("bounds of %d range partitions of table \"%s\" are missing",
 						options->partitions, RelationGetRelationName(rel)),
 				 errhint("Use bounds => '{...}' with %d cut points. shuffle_write() can estimate "
-						 "them from the data it writes.", options->partitions - 1)));
+						 "them from the data it writes.",
+						 options->partitions - 1)));
 
 	/* Key types, bounds and column types are checked by making these. */
 	(void) shuffle_router_create(options, RelationGetDescr(rel), 0);
@@ -105,10 +106,10 @@ Datum
 shuffle_set(PG_FUNCTION_ARGS)
 {
 	ShuffleWriteArgs args = {0};
-	ShuffleOptions *stored;
-	ShuffleOptions *options;
-	Relation	rel;
-	Oid			relid;
+	ShuffleOptions	*stored;
+	ShuffleOptions	*options;
+	Relation		 rel;
+	Oid				 relid;
 
 	PreventCommandDuringRecovery("shuffle_set()");
 	PreventCommandIfReadOnly("shuffle_set()");

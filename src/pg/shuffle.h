@@ -23,23 +23,23 @@
 #include "compat.h"
 #include "../engine/shf.h"
 
-#define SHUFFLE_EXTENSION	"shuffle_ext"
-#define SHUFFLE_AM			"shuffle"	/* access method, label provider is "shuffle_ext" */
-#define SHUFFLE_MAX_KEYS	32			/* as many as a partition key of the server has */
+#define SHUFFLE_EXTENSION "shuffle_ext"
+#define SHUFFLE_AM		  "shuffle" /* access method, label provider is "shuffle_ext" */
+#define SHUFFLE_MAX_KEYS  32		/* as many as a partition key of the server has */
 
 /* ------------------------------------------------------------ module.c */
 
 /* Settings (shuffle_ext.*); sizes in the unit of the variable's name. */
-extern int	shuffle_setting_partitions;
+extern int	 shuffle_setting_partitions;
 extern char *shuffle_setting_codec;
-extern int	shuffle_setting_memory_limit_kb;
-extern int	shuffle_setting_block_rows;
-extern int	shuffle_setting_block_bytes;
-extern int	shuffle_setting_block_min_rows;
-extern int	shuffle_setting_write_buffer_kb;
-extern int	shuffle_setting_inline_bytes;
+extern int	 shuffle_setting_memory_limit_kb;
+extern int	 shuffle_setting_block_rows;
+extern int	 shuffle_setting_block_bytes;
+extern int	 shuffle_setting_block_min_rows;
+extern int	 shuffle_setting_write_buffer_kb;
+extern int	 shuffle_setting_inline_bytes;
 extern char *shuffle_setting_directory; /* "" = pg_shuffle in the data directory */
-extern bool shuffle_setting_sync;
+extern bool	 shuffle_setting_sync;
 
 /* ------------------------------------------------------------ error.c */
 
@@ -47,7 +47,11 @@ extern bool shuffle_setting_sync;
 extern void shuffle_raise(const ShfError *err) pg_attribute_noreturn();
 
 #define SHUFFLE_CHECK(call, err) \
-	do { if (unlikely((call) != SHF_OK)) shuffle_raise(err); } while (0)
+	do \
+	{ \
+		if (unlikely((call) != SHF_OK)) \
+			shuffle_raise(err); \
+	} while (0)
 
 /* ------------------------------------------------------------ options.c */
 
@@ -72,32 +76,32 @@ typedef enum ShuffleTypes
  */
 typedef struct ShuffleOptions
 {
-	int			partitions;
+	int			  partitions;
 	ShuffleMethod method;
-	char	   *hash;			/* hash family; "postgres" */
-	int			nkeys;
-	AttrNumber *keys;			/* attribute numbers of the table, in key order */
-	int			nbounds;		/* range: partitions - 1 cut points as text */
-	char	  **bounds;			/* one key: its text form; several: a row literal */
-	ShfLayoutKind layout;		/* SHF_LAYOUT_LOG or SHF_LAYOUT_PARTITION_FILES */
-	ShfCodec	codec;
-	ShuffleTypes types;
-	bool		null_unrepresentable;	/* unrepresentable => 'null' instead of 'error' */
-	bool		labelled;		/* read from the table's label, not the defaults */
+	char		 *hash; /* hash family; "postgres" */
+	int			  nkeys;
+	AttrNumber	 *keys;	   /* attribute numbers of the table, in key order */
+	int			  nbounds; /* range: partitions - 1 cut points as text */
+	char		**bounds;  /* one key: its text form; several: a row literal */
+	ShfLayoutKind layout;  /* SHF_LAYOUT_LOG or SHF_LAYOUT_PARTITION_FILES */
+	ShfCodec	  codec;
+	ShuffleTypes  types;
+	bool		  null_unrepresentable; /* unrepresentable => 'null' instead of 'error' */
+	bool		  labelled;				/* read from the table's label, not the defaults */
 } ShuffleOptions;
 
 /* Parsers of single option values; the error lists the valid ones. */
 extern ShuffleMethod shuffle_parse_method(const char *text);
 extern ShfLayoutKind shuffle_parse_layout(const char *text);
-extern ShfCodec shuffle_parse_codec(const char *text);
-extern bool shuffle_try_parse_codec(const char *text, ShfCodec *codec, char **message);
-extern ShuffleTypes shuffle_parse_types(const char *text);
-extern bool shuffle_parse_unrepresentable(const char *text);	/* true = null */
-extern void shuffle_check_hash(const char *text);
-extern const char *shuffle_method_name(ShuffleMethod method);
-extern const char *shuffle_layout_name(ShfLayoutKind layout);
-extern char *shuffle_codec_name(ShfCodec codec);
-extern const char *shuffle_types_name(ShuffleTypes types);
+extern ShfCodec		 shuffle_parse_codec(const char *text);
+extern bool			 shuffle_try_parse_codec(const char *text, ShfCodec *codec, char **message);
+extern ShuffleTypes	 shuffle_parse_types(const char *text);
+extern bool			 shuffle_parse_unrepresentable(const char *text); /* true = null */
+extern void			 shuffle_check_hash(const char *text);
+extern const char	*shuffle_method_name(ShuffleMethod method);
+extern const char	*shuffle_layout_name(ShfLayoutKind layout);
+extern char			*shuffle_codec_name(ShfCodec codec);
+extern const char	*shuffle_types_name(ShuffleTypes types);
 
 /* One partition, single, the settings' codec, arrow types: a table without a label. */
 extern void shuffle_options_default(ShuffleOptions *options);
@@ -119,12 +123,12 @@ extern bool shuffle_options_same_routing(const ShuffleOptions *a, const ShuffleO
  * the keys, the routing that a segment remembers.  Reading a label leaves keys NULL, only
  * nkeys is known.  Raises on anything that shuffle_options_format() does not write.
  */
-extern char *shuffle_options_format(const ShuffleOptions *options, bool attnums);
+extern char			  *shuffle_options_format(const ShuffleOptions *options, bool attnums);
 extern ShuffleOptions *shuffle_options_parse(const char *text);
 
 /* ------------------------------------------------------------ label.c */
 
-extern void shuffle_label_init(void);	/* registers the provider */
+extern void shuffle_label_init(void); /* registers the provider */
 
 /*
  * Options of a shuffle table, palloc'd in the current context; of rd_rel->relrewrite
@@ -136,10 +140,10 @@ extern ShuffleOptions *shuffle_options_of(Relation rel);
 /* Those that readers need. */
 typedef struct ShuffleReadOptions
 {
-	int			partitions;
-	ShfCodec	codec;
+	int			 partitions;
+	ShfCodec	 codec;
 	ShuffleTypes types;
-	bool		null_unrepresentable;
+	bool		 null_unrepresentable;
 } ShuffleReadOptions;
 
 /*
@@ -176,8 +180,8 @@ typedef struct ShuffleRouter ShuffleRouter;
  * if a key type has none) and parses the bounds (error unless strictly ascending).
  * start is the first partition of round robin (give each writer its own).
  */
-extern ShuffleRouter *shuffle_router_create(const ShuffleOptions *options, TupleDesc desc,
-											uint32 start);
+extern ShuffleRouter *
+shuffle_router_create(const ShuffleOptions *options, TupleDesc desc, uint32 start);
 
 /* values and isnull are indexed by attribute number - 1. */
 extern uint32 shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull);
@@ -207,11 +211,11 @@ extern void shuffle_bounds_estimate(ShuffleOptions *options, Query *query, Tuple
 
 /* ------------------------------------------------------------ execute.c */
 
-typedef void (*ShuffleRowFunction) (TupleTableSlot *slot, void *arg);
+typedef void (*ShuffleRowFunction)(TupleTableSlot *slot, void *arg);
 
 /* Runs a plan with the active snapshot; text is the query's for messages. */
-extern void shuffle_execute(PlannedStmt *plan, const char *text, ShuffleRowFunction receive,
-							void *arg);
+extern void
+shuffle_execute(PlannedStmt *plan, const char *text, ShuffleRowFunction receive, void *arg);
 
 /* ------------------------------------------------------------ typemap.c, pack.c */
 
@@ -223,8 +227,8 @@ typedef struct ShuffleTypeMap ShuffleTypeMap;
  * is: "shuffle:attnum", and "pg:type", "pg:typmod", ... (typemap.h).  Allocated in the
  * current context.
  */
-extern ShuffleTypeMap *shuffle_typemap_create(TupleDesc desc, ShuffleTypes types,
-											  bool null_unrepresentable);
+extern ShuffleTypeMap *
+shuffle_typemap_create(TupleDesc desc, ShuffleTypes types, bool null_unrepresentable);
 extern const ShfSchema *shuffle_typemap_schema(const ShuffleTypeMap *map);
 
 /*
@@ -248,23 +252,23 @@ typedef struct ShuffleUnpack ShuffleUnpack;
 extern ShuffleUnpack *shuffle_unpack_create(const ShfSchema *schema, TupleDesc desc);
 
 /* Field of an attribute, or -1: the column was added later (missing value or NULL). */
-extern int	shuffle_unpack_field(const ShuffleUnpack *unpack, AttrNumber attnum);
+extern int shuffle_unpack_field(const ShuffleUnpack *unpack, AttrNumber attnum);
 
 /*
  * Decodes rows first .. first + count - 1 of a column into values[0..count-1] and
  * isnull[0..count-1].  By-reference values are allocated in cxt, which the caller
  * resets when it drops the values.  For field -1 pass column NULL.
  */
-extern void shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum,
-								  const ShfColumn *column, int64 first, int count,
-								  Datum *values, bool *isnull, MemoryContext cxt);
+extern void
+shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn *column,
+					  int64 first, int count, Datum *values, bool *isnull, MemoryContext cxt);
 
 /* ------------------------------------------------------------ storage.c */
 
 /* What segment rows and files are keyed by; numbers are unique per tablespace only. */
 typedef struct ShuffleStorage
 {
-	Oid			tablespace;		/* 0: the database's default, as in pg_class.reltablespace */
+	Oid			  tablespace; /* 0: the database's default, as in pg_class.reltablespace */
 	RelFileNumber filenumber;
 } ShuffleStorage;
 
@@ -293,14 +297,14 @@ extern void shuffle_unlink_prefix(const char *dir, const char *prefix);
 extern void shuffle_unlink_storage(const char *dir);
 
 /* File of a partition of a segment; partition is ignored for a log. */
-extern char *shuffle_segment_path(const char *root, const ShuffleStorage *storage,
-								  const char *name, ShfLayoutKind layout, uint32 partition);
+extern char *shuffle_segment_path(const char *root, const ShuffleStorage *storage, const char *name,
+								  ShfLayoutKind layout, uint32 partition);
 
 extern void shuffle_fsync_dir(const char *path);
 
 /* ------------------------------------------------------------ xact.c */
 
-extern void shuffle_xact_init(void);	/* registers the transaction callbacks */
+extern void shuffle_xact_init(void); /* registers the transaction callbacks */
 
 /*
  * The leader answers for all files in dir whose name begins with prefix: they are
@@ -323,26 +327,26 @@ extern void shuffle_sweep_if_needed(void);
 /* One row of shuffle_segment; extents stay in the table until asked for. */
 typedef struct ShuffleSegmentRow
 {
-	ShuffleStorage storage;
-	int32		number;			/* 0 .. SHUFFLE_MAX_SEGMENTS - 1, unique per storage */
-	ShfLayoutKind layout;
-	int32		partitions;
-	char	   *routing;		/* the label text it was written with; NULL when read */
-	char	   *root;
-	char	   *name;			/* file name without ".arrow" / directory name */
-	uint8		id[16];
-	int64		rows;
-	int64		bytes;
-	int64		raw_bytes;
-	int64		blocks;
-	int64		files;			/* 0: the segment is image */
-	int32		nextents;
-	const ShfMetrics *metrics;	/* of its writer, or NULL; NULL when read */
-	Datum		extents;		/* detoastable bytea, or 0 */
-	Datum		image;			/* detoastable bytea: what would be its file, or 0 */
+	ShuffleStorage	  storage;
+	int32			  number; /* 0 .. SHUFFLE_MAX_SEGMENTS - 1, unique per storage */
+	ShfLayoutKind	  layout;
+	int32			  partitions;
+	char			 *routing; /* the label text it was written with; NULL when read */
+	char			 *root;
+	char			 *name; /* file name without ".arrow" / directory name */
+	uint8			  id[16];
+	int64			  rows;
+	int64			  bytes;
+	int64			  raw_bytes;
+	int64			  blocks;
+	int64			  files; /* 0: the segment is image */
+	int32			  nextents;
+	const ShfMetrics *metrics; /* of its writer, or NULL; NULL when read */
+	Datum			  extents; /* detoastable bytea, or 0 */
+	Datum			  image;   /* detoastable bytea: what would be its file, or 0 */
 } ShuffleSegmentRow;
 
-#define SHUFFLE_MAX_SEGMENTS	(1 << 20)	/* per storage; see shuffle_tid_encode() */
+#define SHUFFLE_MAX_SEGMENTS (1 << 20) /* per storage; see shuffle_tid_encode() */
 
 /* Oid of an object of ours by name, in the extension's schema; error if the extension is missing. */
 extern Oid	shuffle_catalog_relid(const char *name);
@@ -355,8 +359,7 @@ extern bool shuffle_extension_exists(void);
  * looked at.  Later commands see the row: with the current command id the caller does
  * CommandCounterIncrement.
  */
-extern void shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents,
-								   CommandId cid);
+extern void shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents, CommandId cid);
 
 /*
  * Segments of a storage visible to snapshot, by number, in the current context.
@@ -372,8 +375,8 @@ extern List *shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot sn
 extern Snapshot shuffle_function_snapshot(Relation rel);
 
 /* One segment, or NULL. */
-extern ShuffleSegmentRow *shuffle_catalog_segment(const ShuffleStorage *storage, int32 number,
-												  Snapshot snapshot);
+extern ShuffleSegmentRow *
+shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot snapshot);
 
 /* Deletes the rows of a storage; true if there were any.  Adds the roots they name to roots. */
 extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
@@ -384,13 +387,13 @@ extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
 extern ShfExtent *shuffle_catalog_extents(const ShuffleSegmentRow *row);
 
 /* Those of one partition, found by binary search over slices of the stored value. */
-extern ShfExtent *shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition,
-													int *nextents);
+extern ShfExtent *
+shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition, int *nextents);
 
 /* Those of several ascending partitions, by partition and offset; NULL if there are none. */
-extern ShfExtent *shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row,
-													 const uint32 *partitions, int npartitions,
-													 int *nextents);
+extern ShfExtent *
+shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row, const uint32 *partitions,
+								   int npartitions, int *nextents);
 
 /* Sorts extents by first_row, which is file order in a log. */
 extern void shuffle_extents_sort(ShfExtent *extents, int nextents);
@@ -405,34 +408,34 @@ typedef struct ShuffleWriter ShuffleWriter;
 /* What one writing process needs to know, whoever it is; no catalog behind it. */
 typedef struct ShuffleWriteSpec
 {
-	TupleDesc	desc;			/* of the target table */
+	TupleDesc			  desc; /* of the target table */
 	const ShuffleOptions *options;
-	const char *path;			/* directory, "/", job prefix, "-", writer number in hex */
-	uint32		writer;			/* number of this writer in its job */
-	int			memory_limit_kb;
-	int			block_rows;
-	int			block_bytes;
-	int			block_min_rows;
-	int			write_buffer_kb;
-	bool		sync;
+	const char			 *path;	  /* directory, "/", job prefix, "-", writer number in hex */
+	uint32				  writer; /* number of this writer in its job */
+	int					  memory_limit_kb;
+	int					  block_rows;
+	int					  block_bytes;
+	int					  block_min_rows;
+	int					  write_buffer_kb;
+	bool				  sync;
 
 	/*
 	 * For writers that may turn out to need no file: a segment of up to so many bytes
 	 * becomes ShfSegment.image, and opening is called before files are opened, each time
 	 * after none was open.  It may raise.
 	 */
-	uint32		inline_max;
-	void		(*opening) (void *arg);
-	void	   *opening_arg;
-	Oid			relid;			/* whose progress is reported; InvalidOid: nobody's */
-	int			leader;			/* process that has begun to report it; 0: the writer does */
-	int			progress;		/* the leader's token */
-	uint64		begun;			/* shf_clock() when rows were first asked for; 0: with the
+	uint32 inline_max;
+	void (*opening)(void *arg);
+	void  *opening_arg;
+	Oid	   relid;	 /* whose progress is reported; InvalidOid: nobody's */
+	int	   leader;	 /* process that has begun to report it; 0: the writer does */
+	int	   progress; /* the leader's token */
+	uint64 begun;	 /* shf_clock() when rows were first asked for; 0: with the
 								 * writer */
 } ShuffleWriteSpec;
 
 /* Largest inline_max: the most that shuffle_setting_inline_bytes allows. */
-#define SHUFFLE_INLINE_MAX	(64 * 1024)
+#define SHUFFLE_INLINE_MAX (64 * 1024)
 
 /* Fills the settings part of a spec from the current settings. */
 extern void shuffle_write_spec_settings(ShuffleWriteSpec *spec);
@@ -447,8 +450,8 @@ extern ShuffleWriter *shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryC
 extern void shuffle_writer_put(ShuffleWriter *writer, const Datum *values, const bool *isnull);
 
 /* Stores one row in a partition that is known. */
-extern void shuffle_writer_put_into(ShuffleWriter *writer, uint32 partition,
-									const Datum *values, const bool *isnull);
+extern void shuffle_writer_put_into(ShuffleWriter *writer, uint32 partition, const Datum *values,
+									const bool *isnull);
 
 /*
  * Completes the files.  The array lives as long as the writer; the last segment has the
@@ -461,7 +464,7 @@ extern uint64 shuffle_writer_memory(const ShuffleWriter *writer);
 extern uint64 shuffle_writer_least_memory(const ShuffleWriter *writer);
 
 /* Descriptors held now, of a writer with spec.opening. */
-extern int	shuffle_writer_descriptors(const ShuffleWriter *writer);
+extern int shuffle_writer_descriptors(const ShuffleWriter *writer);
 
 /* Emits all rows and gives back memory and descriptors; the latter only. */
 extern void shuffle_writer_drain(ShuffleWriter *writer);
@@ -476,10 +479,10 @@ extern void shuffle_writer_free(ShuffleWriter *writer);
 typedef struct ShufflePlace
 {
 	ShuffleStorage storage;
-	char	   *root;
-	char	   *dir;
-	char	   *prefix;			/* of the names of its files */
-	bool		sync;			/* the setting may change while the write runs */
+	char		  *root;
+	char		  *dir;
+	char		  *prefix; /* of the names of its files */
+	bool		   sync;   /* the setting may change while the write runs */
 } ShufflePlace;
 
 /* Names only; the place belongs to the current subtransaction. */
@@ -502,9 +505,9 @@ extern char *shuffle_place_path(const ShufflePlace *place, uint32 writer);
  * attnums; number is the segment's, or -1 for a new one; cid is the command that its rows
  * were inserted by.
  */
-extern void shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options,
-							const char *routing, uint32 writer, const ShfSegment *segment,
-							int32 number, CommandId cid);
+extern void
+shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const char *routing,
+				uint32 writer, const ShfSegment *segment, int32 number, CommandId cid);
 
 /* ------------------------------------------------------------ stats.c */
 
@@ -512,8 +515,7 @@ extern void shuffle_publish(const ShufflePlace *place, const ShuffleOptions *opt
 extern Datum shuffle_metrics_datum(const ShfMetrics *metrics);
 
 /* A segment of some process of a write, known by the prefix of its names, was published. */
-extern void shuffle_stats_published(const char *write, uint32 process,
-									const ShfSegment *segment);
+extern void shuffle_stats_published(const char *write, uint32 process, const ShfSegment *segment);
 
 /* ------------------------------------------------------------ progress.c */
 
@@ -528,12 +530,12 @@ typedef enum ShuffleOperation
 typedef enum ShufflePhase
 {
 	SHUFFLE_PHASE_PLANNING = 1,
-	SHUFFLE_PHASE_INPUT,		/* rows come and are packed */
-	SHUFFLE_PHASE_RUN,			/* the row buffer is emptied */
-	SHUFFLE_PHASE_FINISH,		/* files are completed and flushed */
-	SHUFFLE_PHASE_WAIT,			/* for the other processes */
+	SHUFFLE_PHASE_INPUT,  /* rows come and are packed */
+	SHUFFLE_PHASE_RUN,	  /* the row buffer is emptied */
+	SHUFFLE_PHASE_FINISH, /* files are completed and flushed */
+	SHUFFLE_PHASE_WAIT,	  /* for the other processes */
 	SHUFFLE_PHASE_PUBLISH,
-	SHUFFLE_PHASE_SEND			/* fetch */
+	SHUFFLE_PHASE_SEND /* fetch */
 } ShufflePhase;
 
 /*
@@ -564,7 +566,7 @@ extern void shuffle_refuse_published(Oid relid, Oid namespace, const char *name)
 static inline void
 shuffle_tid_encode(ItemPointer tid, int32 segment, uint64 row)
 {
-	uint64		v = ((uint64) segment << 27) | row;
+	uint64 v = ((uint64) segment << 27) | row;
 
 	ItemPointerSet(tid, (BlockNumber) (v >> 15), (OffsetNumber) ((v & 0x7FFF) + 1));
 }
@@ -572,7 +574,7 @@ shuffle_tid_encode(ItemPointer tid, int32 segment, uint64 row)
 static inline void
 shuffle_tid_decode(ItemPointer tid, int32 *segment, uint64 *row)
 {
-	uint64		v = ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 15) |
+	uint64 v = ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 15) |
 		(uint64) (ItemPointerGetOffsetNumberNoCheck(tid) - 1);
 
 	*segment = (int32) (v >> 27);
@@ -597,4 +599,4 @@ extern const TupleTableSlotOps ShuffleSlotOps;
 extern void shuffle_require_table(Relation rel);
 extern bool shuffle_is_table(Relation rel);
 
-#endif							/* SHUFFLE_H */
+#endif /* SHUFFLE_H */

@@ -38,55 +38,55 @@ PG_FUNCTION_INFO_V1(shuffle_sink_final);
 
 typedef struct SinkState
 {
-	MemoryContext context;		/* the aggregate's */
-	List	   *summaries;		/* of bytea *, of what has been completed */
+	MemoryContext context;	 /* the aggregate's */
+	List		 *summaries; /* of bytea *, of what has been completed */
 
 	/* The writer and what feeds it; NULL in a state that is only a summary. */
 	ShuffleWriter *writer;
-	uint32		number;			/* the writer's */
-	char	   *relname;
-	TupleDesc	desc;
-	int			nargs;
-	AttrNumber *index;			/* [nargs] attribute number - 1 */
-	bool		dense;			/* index[i] is i: nothing is dropped */
-	bool	   *notnull;		/* [nargs], or NULL when NULL is welcome everywhere */
-	Datum	   *values;			/* by attribute; dropped ones stay NULL */
-	bool	   *isnull;
+	uint32		   number; /* the writer's */
+	char		  *relname;
+	TupleDesc	   desc;
+	int			   nargs;
+	AttrNumber	  *index;	/* [nargs] attribute number - 1 */
+	bool		   dense;	/* index[i] is i: nothing is dropped */
+	bool		  *notnull; /* [nargs], or NULL when NULL is welcome everywhere */
+	Datum		  *values;	/* by attribute; dropped ones stay NULL */
+	bool		  *isnull;
 
 	/* Row variant: the sink's argument taken apart. */
-	Oid			row_type;
-	int32		row_typmod;
-	TupleDesc	row_desc;
-	Datum	   *row_values;
-	bool	   *row_isnull;
+	Oid		  row_type;
+	int32	  row_typmod;
+	TupleDesc row_desc;
+	Datum	 *row_values;
+	bool	 *row_isnull;
 } SinkState;
 
 /* A segment in a summary; its extents follow. */
 typedef struct SummaryHeader
 {
-	uint32		magic;
-	uint32		writer;
-	uint32		number;
-	uint32		layout;
-	uint32		nextents;
-	uint32		has_metrics;
-	uint8		id[16];
-	uint64		rows;
-	uint64		bytes;
-	uint64		raw_bytes;
-	uint64		blocks;
-	uint64		files;
-	ShfMetrics	metrics;
+	uint32	   magic;
+	uint32	   writer;
+	uint32	   number;
+	uint32	   layout;
+	uint32	   nextents;
+	uint32	   has_metrics;
+	uint8	   id[16];
+	uint64	   rows;
+	uint64	   bytes;
+	uint64	   raw_bytes;
+	uint64	   blocks;
+	uint64	   files;
+	ShfMetrics metrics;
 } SummaryHeader;
 
-#define SUMMARY_MAGIC	0x53485347
+#define SUMMARY_MAGIC 0x53485347
 
 /* The aggregate's context, or an error where there is none. */
 static MemoryContext
 aggregate_context(FunctionCallInfo fcinfo)
 {
 	MemoryContext context;
-	int			kind = AggCheckCallContext(fcinfo, &context);
+	int			  kind = AggCheckCallContext(fcinfo, &context);
 
 	if (kind == AGG_CONTEXT_WINDOW)
 		ereport(ERROR,
@@ -104,8 +104,8 @@ sink_begin(FunctionCallInfo fcinfo)
 {
 	MemoryContext context = aggregate_context(fcinfo);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	SinkState  *state = palloc0(sizeof(SinkState));
-	ShuffleJob *job;
+	SinkState	 *state = palloc0(sizeof(SinkState));
+	ShuffleJob	 *job;
 
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -142,8 +142,8 @@ check_argument(const SinkState *state, int i, Oid type)
 	Form_pg_attribute att = TupleDescAttr(state->desc, state->index[i]);
 
 	if (att->atttypid != type)
-		elog(ERROR, "shuffle_sink argument %d has type %u, column \"%s\" has type %u",
-			 i + 1, type, NameStr(att->attname), att->atttypid);
+		elog(ERROR, "shuffle_sink argument %d has type %u, column \"%s\" has type %u", i + 1, type,
+			 NameStr(att->attname), att->atttypid);
 }
 
 static void
@@ -174,7 +174,7 @@ Datum
 shuffle_sink_transition(PG_FUNCTION_ARGS)
 {
 	const NullableDatum *args = fcinfo->args + 2;
-	SinkState  *state;
+	SinkState			*state;
 
 	if (likely(!PG_ARGISNULL(0)))
 		state = (SinkState *) PG_GETARG_POINTER(0);
@@ -182,15 +182,14 @@ shuffle_sink_transition(PG_FUNCTION_ARGS)
 	{
 		state = sink_begin(fcinfo);
 		if (state->nargs != PG_NARGS() - 2)
-			elog(ERROR, "shuffle_sink got %d columns instead of %d", PG_NARGS() - 2,
-				 state->nargs);
+			elog(ERROR, "shuffle_sink got %d columns instead of %d", PG_NARGS() - 2, state->nargs);
 		for (int i = 0; i < state->nargs; i++)
 			check_argument(state, i, get_fn_expr_argtype(fcinfo->flinfo, i + 2));
 	}
 
 	for (int i = 0; i < state->nargs; i++)
 	{
-		int			attribute = state->dense ? i : state->index[i];
+		int attribute = state->dense ? i : state->index[i];
 
 		state->values[attribute] = args[i].value;
 		state->isnull[attribute] = args[i].isnull;
@@ -207,7 +206,7 @@ static void
 row_begin(SinkState *state, HeapTupleHeader row)
 {
 	MemoryContext old = MemoryContextSwitchTo(state->context);
-	TupleDesc	desc;
+	TupleDesc	  desc;
 
 	state->row_type = HeapTupleHeaderGetTypeId(row);
 	state->row_typmod = HeapTupleHeaderGetTypMod(row);
@@ -231,9 +230,9 @@ row_begin(SinkState *state, HeapTupleHeader row)
 Datum
 shuffle_sink_row_transition(PG_FUNCTION_ARGS)
 {
-	SinkState  *state;
+	SinkState	   *state;
 	HeapTupleHeader row;
-	HeapTupleData tuple;
+	HeapTupleData	tuple;
 
 	state = PG_ARGISNULL(0) ? sink_begin(fcinfo) : (SinkState *) PG_GETARG_POINTER(0);
 	if (PG_ARGISNULL(2))
@@ -282,19 +281,19 @@ summary_size(Size size, Size more)
 static void
 sink_end(SinkState *state)
 {
-	MemoryContext old;
+	MemoryContext	  old;
 	const ShfSegment *segments;
-	int			nsegments;
-	Size		size = VARHDRSZ;
-	bytea	   *summary;
-	char	   *p;
+	int				  nsegments;
+	Size			  size = VARHDRSZ;
+	bytea			 *summary;
+	char			 *p;
 
 	if (state->writer == NULL)
 		return;
 	segments = shuffle_writer_end(state->writer, &nsegments);
 	for (int i = 0; i < nsegments; i++)
-		size = summary_size(size, sizeof(SummaryHeader) +
-							sizeof(ShfExtent) * (Size) segments[i].nextents);
+		size = summary_size(
+			size, sizeof(SummaryHeader) + sizeof(ShfExtent) * (Size) segments[i].nextents);
 
 	old = MemoryContextSwitchTo(state->context);
 	summary = palloc(size);
@@ -303,17 +302,17 @@ sink_end(SinkState *state)
 	for (int i = 0; i < nsegments; i++)
 	{
 		const ShfSegment *segment = &segments[i];
-		SummaryHeader header = {
-			.magic = SUMMARY_MAGIC,
-			.writer = state->number,
-			.number = segment->number,
-			.layout = segment->layout,
-			.nextents = segment->nextents,
-			.rows = segment->rows,
-			.bytes = segment->bytes,
-			.raw_bytes = segment->raw_bytes,
-			.blocks = segment->blocks,
-			.files = segment->files,
+		SummaryHeader	  header = {
+				.magic = SUMMARY_MAGIC,
+				.writer = state->number,
+				.number = segment->number,
+				.layout = segment->layout,
+				.nextents = segment->nextents,
+				.rows = segment->rows,
+				.bytes = segment->bytes,
+				.raw_bytes = segment->raw_bytes,
+				.blocks = segment->blocks,
+				.files = segment->files,
 		};
 
 		if (segment->metrics != NULL)
@@ -338,10 +337,10 @@ sink_end(SinkState *state)
 static bytea *
 sink_summary(SinkState *state)
 {
-	Size		size = VARHDRSZ;
-	bytea	   *result;
-	char	   *p;
-	ListCell   *lc;
+	Size	  size = VARHDRSZ;
+	bytea	 *result;
+	char	 *p;
+	ListCell *lc;
 
 	sink_end(state);
 	foreach(lc, state->summaries)
@@ -352,7 +351,7 @@ sink_summary(SinkState *state)
 	p = VARDATA(result);
 	foreach(lc, state->summaries)
 	{
-		Size		len = VARSIZE_ANY_EXHDR(lfirst(lc));
+		Size len = VARSIZE_ANY_EXHDR(lfirst(lc));
 
 		memcpy(p, VARDATA_ANY(lfirst(lc)), len);
 		p += len;
@@ -364,10 +363,10 @@ Datum
 shuffle_sink_combine(PG_FUNCTION_ARGS)
 {
 	MemoryContext context = aggregate_context(fcinfo);
-	SinkState  *state = PG_ARGISNULL(0) ? NULL : (SinkState *) PG_GETARG_POINTER(0);
-	SinkState  *other = PG_ARGISNULL(1) ? NULL : (SinkState *) PG_GETARG_POINTER(1);
+	SinkState	 *state = PG_ARGISNULL(0) ? NULL : (SinkState *) PG_GETARG_POINTER(0);
+	SinkState	 *other = PG_ARGISNULL(1) ? NULL : (SinkState *) PG_GETARG_POINTER(1);
 	MemoryContext old;
-	ListCell   *lc;
+	ListCell	 *lc;
 
 	if (other == NULL)
 	{
@@ -384,8 +383,8 @@ shuffle_sink_combine(PG_FUNCTION_ARGS)
 		state->context = context;
 	}
 	foreach(lc, other->summaries)
-		state->summaries = lappend(state->summaries,
-								   DatumGetByteaPCopy(PointerGetDatum(lfirst(lc))));
+		state->summaries =
+			lappend(state->summaries, DatumGetByteaPCopy(PointerGetDatum(lfirst(lc))));
 	MemoryContextSwitchTo(old);
 
 	PG_RETURN_POINTER(state);
@@ -401,7 +400,7 @@ shuffle_sink_serialize(PG_FUNCTION_ARGS)
 Datum
 shuffle_sink_deserialize(PG_FUNCTION_ARGS)
 {
-	SinkState  *state = palloc0(sizeof(SinkState));
+	SinkState *state = palloc0(sizeof(SinkState));
 
 	(void) aggregate_context(fcinfo);
 	state->context = CurrentMemoryContext;
@@ -421,11 +420,11 @@ shuffle_sink_final(PG_FUNCTION_ARGS)
 bool
 shuffle_summary_next(bytea *result, Size *position, ShuffleSummary *summary)
 {
-	const char *p = VARDATA_ANY(result);
-	Size		len = VARSIZE_ANY_EXHDR(result);
-	ShfSegment *segment = &summary->segment;
+	const char	 *p = VARDATA_ANY(result);
+	Size		  len = VARSIZE_ANY_EXHDR(result);
+	ShfSegment	 *segment = &summary->segment;
 	SummaryHeader header;
-	Size		bytes;
+	Size		  bytes;
 
 	if (*position == len)
 		return false;

@@ -33,20 +33,20 @@
 PG_FUNCTION_INFO_V1(shuffle_skew);
 PG_FUNCTION_INFO_V1(shuffle_skew_svg);
 
-#define MAX_BINS		12
-#define LOG_RATIO		8		/* bins of equal ratio beyond this largest / median */
-#define SAMPLE_BLOCKS	64		/* read of each of the largest partitions */
-#define SAMPLE_ROWS		100000
-#define MAX_KEY_CHARS	60
-#define MIN_SHARE		0.001	/* of the partition's rows; rarer keys do not stand out */
+#define MAX_BINS	  12
+#define LOG_RATIO	  8	 /* bins of equal ratio beyond this largest / median */
+#define SAMPLE_BLOCKS 64 /* read of each of the largest partitions */
+#define SAMPLE_ROWS	  100000
+#define MAX_KEY_CHARS 60
+#define MIN_SHARE	  0.001 /* of the partition's rows; rarer keys do not stand out */
 
 /* ---------------------------------------------------------------- sizes */
 
 static int
 compare_int64(const void *a, const void *b)
 {
-	int64		x = *(const int64 *) a;
-	int64		y = *(const int64 *) b;
+	int64 x = *(const int64 *) a;
+	int64 y = *(const int64 *) b;
 
 	return (x > y) - (x < y);
 }
@@ -55,7 +55,7 @@ compare_int64(const void *a, const void *b)
 static int64
 nice_step(double x)
 {
-	double		power = pow(10, floor(log10(Max(x, 1))));
+	double power = pow(10, floor(log10(Max(x, 1))));
 
 	for (int i = 0; i < 3; i++)
 	{
@@ -71,18 +71,18 @@ nice_step(double x)
 static void
 make_bins(ShuffleSkew *skew, const int64 *sorted)
 {
-	int64		smallest = skew->empty < skew->npartitions ? sorted[skew->empty] : 0;
-	bool		logarithmic = smallest > 0 && skew->largest / (double) smallest > LOG_RATIO;
-	int64		step = nice_step((double) (skew->largest - smallest + 1) / MAX_BINS);
-	int			shift = 1;
-	int64		low;
-	int			at = skew->empty;
+	int64 smallest = skew->empty < skew->npartitions ? sorted[skew->empty] : 0;
+	bool  logarithmic = smallest > 0 && skew->largest / (double) smallest > LOG_RATIO;
+	int64 step = nice_step((double) (skew->largest - smallest + 1) / MAX_BINS);
+	int	  shift = 1;
+	int64 low;
+	int	  at = skew->empty;
 
 	if (smallest == 0)
 		return;
 	if (logarithmic)
 	{
-		int			octaves = (int) (log2((double) skew->largest) - log2((double) smallest)) + 2;
+		int octaves = (int) (log2((double) skew->largest) - log2((double) smallest)) + 2;
 
 		shift = (octaves + MAX_BINS - 1) / MAX_BINS;
 		low = INT64CONST(1) << (int) log2((double) smallest);
@@ -94,7 +94,7 @@ make_bins(ShuffleSkew *skew, const int64 *sorted)
 	while (at < skew->npartitions && skew->nbins < MAX_BINS + 3)
 	{
 		ShuffleSkewBin *bin = &skew->bins[skew->nbins++];
-		int64		next = logarithmic ? low << shift : low + step;
+		int64			next = logarithmic ? low << shift : low + step;
 
 		bin->low = low;
 		bin->high = next - 1;
@@ -113,8 +113,8 @@ make_bins(ShuffleSkew *skew, const int64 *sorted)
 static void
 measure(ShuffleSkew *skew)
 {
-	int			n = skew->npartitions;
-	int64	   *sorted = palloc_extended(n * sizeof(int64), MCXT_ALLOC_HUGE);
+	int	   n = skew->npartitions;
+	int64 *sorted = palloc_extended(n * sizeof(int64), MCXT_ALLOC_HUGE);
 
 	memcpy(sorted, skew->sizes, n * sizeof(int64));
 	qsort(sorted, n, sizeof(int64), compare_int64);
@@ -132,7 +132,7 @@ measure(ShuffleSkew *skew)
 
 	for (int p = 0; p < n; p++)
 	{
-		int			at = skew->ntop;
+		int at = skew->ntop;
 
 		if (skew->sizes[p] == 0)
 			continue;
@@ -151,13 +151,13 @@ measure(ShuffleSkew *skew)
 
 typedef struct KeyColumn
 {
-	AttrNumber	attnum;
-	FmgrInfo	output;
+	AttrNumber attnum;
+	FmgrInfo   output;
 } KeyColumn;
 
 typedef struct KeyCount
 {
-	const char *text;			/* hash key */
+	const char *text; /* hash key */
 	int64		count;
 } KeyCount;
 
@@ -183,8 +183,8 @@ format_key(StringInfo text, const KeyColumn *columns, int ncolumns, const Shuffl
 	resetStringInfo(text);
 	for (int k = 0; k < ncolumns; k++)
 	{
-		Size		at = (Size) (columns[k].attnum - 1) * window->capacity + row;
-		int			start;
+		Size at = (Size) (columns[k].attnum - 1) * window->capacity + row;
+		int	 start;
 
 		if (k > 0)
 			appendStringInfoString(text, ", ");
@@ -192,12 +192,13 @@ format_key(StringInfo text, const KeyColumn *columns, int ncolumns, const Shuffl
 		if (window->isnull[at])
 			appendStringInfoString(text, "NULL");
 		else
-			appendStringInfoString(text, OutputFunctionCall(&unconstify(KeyColumn *, columns)[k].output,
-															window->values[at]));
+			appendStringInfoString(text,
+								   OutputFunctionCall(&unconstify(KeyColumn *, columns)[k].output,
+													  window->values[at]));
 		if (pg_mbstrlen_with_len(text->data + start, text->len - start) > MAX_KEY_CHARS)
 		{
-			text->len = start + pg_mbcharcliplen(text->data + start, text->len - start,
-												 MAX_KEY_CHARS - 3);
+			text->len =
+				start + pg_mbcharcliplen(text->data + start, text->len - start, MAX_KEY_CHARS - 3);
 			text->data[text->len] = '\0';
 			appendStringInfoString(text, "...");
 		}
@@ -209,21 +210,22 @@ static void
 rank_keys(ShuffleSkewTop *top, HTAB *counts, int64 sampled)
 {
 	HASH_SEQ_STATUS scan;
-	KeyCount   *entry;
+	KeyCount	   *entry;
 
 	hash_seq_init(&scan, counts);
 	while ((entry = hash_seq_search(&scan)) != NULL)
 	{
-		double		share = (double) entry->count / (double) sampled;
-		int			at = top->nkeys;
+		double share = (double) entry->count / (double) sampled;
+		int	   at = top->nkeys;
 
 		if (entry->count < 2 || share < MIN_SHARE)
 			continue;
 
 		/* Ties by text, so that the result does not depend on the hash. */
-		while (at > 0 && (top->keys[at - 1].share < share ||
-						  (top->keys[at - 1].share == share &&
-						   strcmp(top->keys[at - 1].text, entry->text) > 0)))
+		while (
+			at > 0 &&
+			(top->keys[at - 1].share < share ||
+			 (top->keys[at - 1].share == share && strcmp(top->keys[at - 1].text, entry->text) > 0)))
 			at--;
 		if (at >= SKEW_KEYS)
 			continue;
@@ -240,21 +242,20 @@ rank_keys(ShuffleSkewTop *top, HTAB *counts, int64 sampled)
 static void
 sample_keys(ShuffleSkewTop *top, Relation rel, const KeyColumn *columns, int ncolumns)
 {
-	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle skew",
-											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext row_cxt = AllocSetContextCreate(cxt, "shuffle skew row",
-												  ALLOCSET_SMALL_SIZES);
+	MemoryContext cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle skew", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext row_cxt = AllocSetContextCreate(cxt, "shuffle skew row", ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
-	uint32		partition = (uint32) top->partition;
+	uint32		  partition = (uint32) top->partition;
 	ShuffleReadState *reading;
-	int64		nblocks;
-	int			wanted;
-	uint32		quota;
-	int			natts = 0;
-	int64		sampled = 0;
-	HASHCTL		ctl = {0};
-	Snapshot	snapshot;
-	HTAB	   *counts;
+	int64			  nblocks;
+	int				  wanted;
+	uint32			  quota;
+	int				  natts = 0;
+	int64			  sampled = 0;
+	HASHCTL			  ctl = {0};
+	Snapshot		  snapshot;
+	HTAB			 *counts;
 
 	ctl.keysize = sizeof(char *);
 	ctl.entrysize = sizeof(KeyCount);
@@ -277,8 +278,8 @@ sample_keys(ShuffleSkewTop *top, Relation rel, const KeyColumn *columns, int nco
 	{
 		/* From the middle of each of so many equal stretches. */
 		ShuffleBlock *block = shuffle_reading_seek(reading, (2 * i + 1) * nblocks / (2 * wanted));
-		uint32		end = Min(block->rows, quota);
-		uint32		row = 0;
+		uint32		  end = Min(block->rows, quota);
+		uint32		  row = 0;
 
 		while (row < end)
 		{
@@ -289,9 +290,9 @@ sample_keys(ShuffleSkewTop *top, Relation rel, const KeyColumn *columns, int nco
 			for (; row < window->first + window->count && row < end; row++)
 			{
 				StringInfoData text;
-				const char *key;
-				KeyCount   *entry;
-				bool		found;
+				const char	  *key;
+				KeyCount	  *entry;
+				bool		   found;
 
 				MemoryContextSwitchTo(row_cxt);
 				initStringInfo(&text);
@@ -338,9 +339,9 @@ key_names(const ShuffleOptions *options, TupleDesc desc)
 static ShuffleSkew *
 collect(Oid relid, const char *by)
 {
-	ShuffleSkew *skew = palloc0(sizeof(ShuffleSkew));
-	Relation	rel = shuffle_open_for_reading(relid);
-	ShuffleOptions *options = shuffle_options_of(rel);
+	ShuffleSkew			   *skew = palloc0(sizeof(ShuffleSkew));
+	Relation				rel = shuffle_open_for_reading(relid);
+	ShuffleOptions		   *options = shuffle_options_of(rel);
 	ShufflePartitionTotals *totals;
 
 	if (strcmp(by, "rows") != 0 && strcmp(by, "bytes") != 0)
@@ -366,12 +367,12 @@ collect(Oid relid, const char *by)
 
 	if (skew->key != NULL)
 	{
-		KeyColumn  *columns = palloc(options->nkeys * sizeof(KeyColumn));
+		KeyColumn *columns = palloc(options->nkeys * sizeof(KeyColumn));
 
 		for (int k = 0; k < options->nkeys; k++)
 		{
-			Oid			function;
-			bool		varlena;
+			Oid	 function;
+			bool varlena;
 
 			columns[k].attnum = options->keys[k];
 			getTypeOutputInfo(TupleDescAttr(RelationGetDescr(rel), options->keys[k] - 1)->atttypid,
@@ -388,8 +389,8 @@ collect(Oid relid, const char *by)
 char *
 shuffle_skew_number(int64 n)
 {
-	char	   *digits = psprintf(INT64_FORMAT, n);
-	int			len = (int) strlen(digits);
+	char		  *digits = psprintf(INT64_FORMAT, n);
+	int			   len = (int) strlen(digits);
 	StringInfoData out;
 
 	initStringInfo(&out);
@@ -404,15 +405,15 @@ shuffle_skew_number(int64 n)
 
 /* ---------------------------------------------------------------- text */
 
-#define BAR_WIDTH		40
+#define BAR_WIDTH 40
 
 /* A bar of eighths of characters where the client can show them, else of '#'. */
 static void
 append_bar(StringInfo line, int64 size, int64 full)
 {
 	static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-	bool		blocks = GetDatabaseEncoding() == PG_UTF8 && pg_get_client_encoding() == PG_UTF8;
-	int			n = full > 0 ? (int) ceil((double) size * BAR_WIDTH * 8 / (double) full) : 0;
+	bool blocks = GetDatabaseEncoding() == PG_UTF8 && pg_get_client_encoding() == PG_UTF8;
+	int	 n = full > 0 ? (int) ceil((double) size * BAR_WIDTH * 8 / (double) full) : 0;
 
 	if (!blocks)
 		n = (n + 7) / 8 * 8;
@@ -425,8 +426,8 @@ append_bar(StringInfo line, int64 size, int64 full)
 static void
 put_line(ReturnSetInfo *rsinfo, StringInfo line)
 {
-	Datum		value = CStringGetTextDatum(line->data);
-	bool		isnull = false;
+	Datum value = CStringGetTextDatum(line->data);
+	bool  isnull = false;
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &value, &isnull);
 	resetStringInfo(line);
@@ -435,8 +436,8 @@ put_line(ReturnSetInfo *rsinfo, StringInfo line)
 static void
 put_histogram(ReturnSetInfo *rsinfo, StringInfo line, const ShuffleSkew *skew)
 {
-	int			most = skew->empty;
-	int			width = 5;
+	int most = skew->empty;
+	int width = 5;
 
 	for (int i = 0; i < skew->nbins; i++)
 	{
@@ -455,8 +456,8 @@ put_histogram(ReturnSetInfo *rsinfo, StringInfo line, const ShuffleSkew *skew)
 	{
 		const ShuffleSkewBin *bin = &skew->bins[i];
 
-		appendStringInfo(line, "%*s - %*s   %10d ", width, shuffle_skew_number(bin->low),
-						 width, shuffle_skew_number(bin->high), bin->partitions);
+		appendStringInfo(line, "%*s - %*s   %10d ", width, shuffle_skew_number(bin->low), width,
+						 shuffle_skew_number(bin->high), bin->partitions);
 		append_bar(line, bin->partitions, most);
 		put_line(rsinfo, line);
 	}
@@ -494,7 +495,7 @@ Datum
 shuffle_skew(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	ShuffleSkew *skew;
+	ShuffleSkew	  *skew;
 	StringInfoData line;
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
@@ -505,9 +506,9 @@ shuffle_skew(PG_FUNCTION_ARGS)
 					 shuffle_skew_number(skew->npartitions), skew->npartitions == 1 ? "" : "s",
 					 skew->routing, shuffle_skew_number(skew->total), skew->unit);
 	put_line(rsinfo, &line);
-	appendStringInfo(&line, "smallest %s, median %s, largest %s",
-					 shuffle_skew_number(skew->smallest), shuffle_skew_number((int64) rint(skew->median)),
-					 shuffle_skew_number(skew->largest));
+	appendStringInfo(
+		&line, "smallest %s, median %s, largest %s", shuffle_skew_number(skew->smallest),
+		shuffle_skew_number((int64) rint(skew->median)), shuffle_skew_number(skew->largest));
 	if (skew->median > 0)
 		appendStringInfo(&line, ", largest / median %.2f", skew->ratio);
 	put_line(rsinfo, &line);

@@ -16,14 +16,14 @@
 
 #include "skew.h"
 
-#define WIDTH			960
-#define MARGIN			32
-#define INNER			(WIDTH - 2 * MARGIN)
-#define LABEL_WIDTH		230		/* of the histogram's size ranges */
-#define ROW_HEIGHT		24
-#define STRIP_HEIGHT	110
-#define STRIP_COLUMNS	448
-#define LINE_CHARS		115		/* what fits a line of small text */
+#define WIDTH		  960
+#define MARGIN		  32
+#define INNER		  (WIDTH - 2 * MARGIN)
+#define LABEL_WIDTH	  230 /* of the histogram's size ranges */
+#define ROW_HEIGHT	  24
+#define STRIP_HEIGHT  110
+#define STRIP_COLUMNS 448
+#define LINE_CHARS	  115 /* what fits a line of small text */
 
 /* Plain rules instead of custom properties: not every renderer knows those. */
 static const char *const style =
@@ -76,8 +76,8 @@ append_escaped(StringInfo out, const char *text)
 static void
 append_cut(StringInfo out, const char *text, int chars)
 {
-	int			len = (int) strlen(text);
-	char	   *cut = pstrdup(text);
+	int	  len = (int) strlen(text);
+	char *cut = pstrdup(text);
 
 	if (pg_mbstrlen_with_len(text, len) > chars)
 	{
@@ -144,20 +144,22 @@ draw_figures(StringInfo out, const ShuffleSkew *skew, double y)
 	const double gap = 12;
 	const double width = (INNER - 4 * gap) / 5;
 	const char *label[] = {"largest / median", "largest", "median", "smallest", "empty partitions"};
-	const char *value[] = {
-		skew->median > 0 ? psprintf("%.2f", skew->ratio) : "-",
-		number(skew->largest), number((int64) rint(skew->median)), number(skew->smallest), number(skew->empty)
-	};
+	const char *value[] = {skew->median > 0 ? psprintf("%.2f", skew->ratio) : "-",
+						   number(skew->largest), number((int64) rint(skew->median)),
+						   number(skew->smallest), number(skew->empty)};
 
 	for (int i = 0; i < 5; i++)
 	{
-		double		x = MARGIN + i * (width + gap);
+		double x = MARGIN + i * (width + gap);
 
-		appendStringInfo(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"62\" rx=\"6\" "
-						 "class=\"tile\"/>\n", x, y, width);
+		appendStringInfo(out,
+						 "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"62\" rx=\"6\" "
+						 "class=\"tile\"/>\n",
+						 x, y, width);
 		draw_text(out, x + 14, y + 24, "soft", NULL, label[i]);
-		draw_text(out, x + 14, y + 49, i == 0 && (skew->ratio > 2 || skew->median == 0) ?
-				  "figure hot" : "figure", NULL, value[i]);
+		draw_text(out, x + 14, y + 49,
+				  i == 0 && (skew->ratio > 2 || skew->median == 0) ? "figure hot" : "figure", NULL,
+				  value[i]);
 	}
 	return y + 62 + 34;
 }
@@ -167,7 +169,7 @@ draw_histogram_row(StringInfo out, double y, const char *label, int partitions, 
 {
 	const double left = MARGIN + LABEL_WIDTH;
 	const double full = WIDTH - MARGIN - left - 70;
-	double		width = partitions == 0 ? 0 : Max(full * partitions / most, 1.5);
+	double		 width = partitions == 0 ? 0 : Max(full * partitions / most, 1.5);
 
 	draw_text(out, left - 12, y + 16, NULL, "end", label);
 	if (partitions > 0)
@@ -180,7 +182,7 @@ draw_histogram_row(StringInfo out, double y, const char *label, int partitions, 
 static double
 draw_histogram(StringInfo out, const ShuffleSkew *skew, double y)
 {
-	int			most = Max(skew->empty, 1);
+	int most = Max(skew->empty, 1);
 
 	for (int i = 0; i < skew->nbins; i++)
 		most = Max(most, skew->bins[i].partitions);
@@ -202,21 +204,21 @@ draw_histogram(StringInfo out, const ShuffleSkew *skew, double y)
 static double
 draw_strip(StringInfo out, const ShuffleSkew *skew, double y)
 {
-	int			columns = Min(skew->npartitions, STRIP_COLUMNS);
-	double		step = (double) INNER / columns;
-	double		gap = step >= 4 ? 1 : 0;
-	double		base;
-	double		median;
+	int	   columns = Min(skew->npartitions, STRIP_COLUMNS);
+	double step = (double) INNER / columns;
+	double gap = step >= 4 ? 1 : 0;
+	double base;
+	double median;
 
 	draw_text(out, MARGIN, y + 4, "head", NULL, "In partition order");
 	y += 22;
 	base = y + STRIP_HEIGHT;
 	for (int c = 0; c < columns; c++)
 	{
-		int			first = (int) ((int64) skew->npartitions * c / columns);
-		int			end = (int) ((int64) skew->npartitions * (c + 1) / columns);
-		int			at = first;
-		double		height;
+		int	   first = (int) ((int64) skew->npartitions * c / columns);
+		int	   end = (int) ((int64) skew->npartitions * (c + 1) / columns);
+		int	   at = first;
+		double height;
 
 		for (int p = first; p < end; p++)
 		{
@@ -233,9 +235,11 @@ draw_strip(StringInfo out, const ShuffleSkew *skew, double y)
 	median = base - skew->median / (double) skew->largest * STRIP_HEIGHT;
 	appendStringInfo(out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"line\"/>\n",
 					 MARGIN, WIDTH - MARGIN, base + 0.5, base + 0.5);
-	appendStringInfo(out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"median\">"
+	appendStringInfo(out,
+					 "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"median\">"
 					 "<title>median: %s %s</title></line>\n",
-					 MARGIN, WIDTH - MARGIN, median, median, number((int64) rint(skew->median)), skew->unit);
+					 MARGIN, WIDTH - MARGIN, median, median, number((int64) rint(skew->median)),
+					 skew->unit);
 	draw_text(out, MARGIN, base + 18, "soft", NULL, "0");
 	draw_text(out, WIDTH / 2.0, base + 18, "soft", "middle", "dashed: median");
 	draw_text(out, WIDTH - MARGIN, base + 18, "soft", "end", number(skew->npartitions - 1));
@@ -248,13 +252,15 @@ draw_largest(StringInfo out, const ShuffleSkew *skew, double y)
 	const double left = MARGIN + LABEL_WIDTH;
 	const double full = WIDTH - MARGIN - left - 80;
 
-	draw_text(out, MARGIN, y + 4, "head", NULL, skew->key == NULL ? "Largest partitions" :
-			  psprintf("Largest partitions and their most frequent %s", skew->key));
+	draw_text(out, MARGIN, y + 4, "head", NULL,
+			  skew->key == NULL ?
+				  "Largest partitions" :
+				  psprintf("Largest partitions and their most frequent %s", skew->key));
 	y += 16;
 	for (int i = 0; i < skew->ntop; i++)
 	{
 		const ShuffleSkewTop *top = &skew->top[i];
-		double		width = Max(full * (double) top->size / (double) skew->largest, 1.5);
+		double				  width = Max(full * (double) top->size / (double) skew->largest, 1.5);
 
 		draw_text(out, MARGIN, y + 16, NULL, NULL, psprintf("partition %d", top->partition));
 		draw_text(out, left - 12, y + 16, NULL, "end", number(top->size));
@@ -285,7 +291,7 @@ shuffle_skew_draw(const ShuffleSkew *skew)
 {
 	StringInfoData body;
 	StringInfoData out;
-	double		y = MARGIN - 8;
+	double		   y = MARGIN - 8;
 
 	initStringInfo(&body);
 	y = draw_head(&body, skew, y);
@@ -298,12 +304,15 @@ shuffle_skew_draw(const ShuffleSkew *skew)
 	}
 
 	initStringInfo(&out);
-	appendStringInfo(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
+	appendStringInfo(&out,
+					 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
 					 "width=\"%d\" height=\"%.0f\" role=\"img\">\n<title>Partitions of ",
 					 WIDTH, y + MARGIN - 16, WIDTH, y + MARGIN - 16);
 	append_escaped(&out, skew->relation);
-	appendStringInfo(&out, "</title>\n%s<rect width=\"100%%\" height=\"100%%\" "
-					 "class=\"page\"/>\n", style);
+	appendStringInfo(&out,
+					 "</title>\n%s<rect width=\"100%%\" height=\"100%%\" "
+					 "class=\"page\"/>\n",
+					 style);
 	appendBinaryStringInfo(&out, body.data, body.len);
 	appendStringInfoString(&out, "</svg>\n");
 	return out.data;

@@ -28,22 +28,22 @@
 typedef struct SlotPin
 {
 	MemoryContextCallback callback;
-	ShuffleWindow *window;
+	ShuffleWindow		 *window;
 } SlotPin;
 
 typedef struct ShuffleSlot
 {
 	TupleTableSlot base;
-	SlotPin    *pin;			/* made when the first row is stored */
-	ShuffleWindow *window;		/* pin->window while the slot holds a row of it, else NULL */
-	uint32		row;			/* of the window */
-	char	   *data;			/* materialized values, with TTS_FLAG_SHOULDFREE */
+	SlotPin		  *pin;	   /* made when the first row is stored */
+	ShuffleWindow *window; /* pin->window while the slot holds a row of it, else NULL */
+	uint32		   row;	   /* of the window */
+	char		  *data;   /* materialized values, with TTS_FLAG_SHOULDFREE */
 } ShuffleSlot;
 
 static void
 release_pin(void *arg)
 {
-	SlotPin    *pin = arg;
+	SlotPin *pin = arg;
 
 	if (pin->window != NULL)
 		shuffle_window_unpin(pin->window);
@@ -99,7 +99,7 @@ shuffle_slot_store(TupleTableSlot *slot, ShuffleWindow *window, uint32 row)
 		tts_shuffle_clear(slot);
 		if (sslot->pin == NULL)
 		{
-			SlotPin    *pin = MemoryContextAllocZero(slot->tts_mcxt, sizeof(SlotPin));
+			SlotPin *pin = MemoryContextAllocZero(slot->tts_mcxt, sizeof(SlotPin));
 
 			pin->callback.func = release_pin;
 			pin->callback.arg = pin;
@@ -124,12 +124,12 @@ shuffle_slot_window(TupleTableSlot *slot)
 static void
 tts_shuffle_getsomeattrs(TupleTableSlot *slot, int natts)
 {
-	ShuffleSlot *sslot = (ShuffleSlot *) slot;
+	ShuffleSlot	  *sslot = (ShuffleSlot *) slot;
 	ShuffleWindow *window = sslot->window;
-	int			first = slot->tts_nvalid;
-	const Datum *values;
-	const bool *isnull;
-	Size		capacity;
+	int			   first = slot->tts_nvalid;
+	const Datum	  *values;
+	const bool	  *isnull;
+	Size		   capacity;
 
 	Assert(!TTS_EMPTY(slot));
 
@@ -162,7 +162,7 @@ tts_shuffle_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("shuffle tables have no system column \"%s\"", NameStr(att->attname)),
 			 errhint("Only ctid and tableoid are available.")));
-	return (Datum) 0;			/* keep compiler quiet */
+	return (Datum) 0; /* keep compiler quiet */
 }
 
 #if SHUFFLE_SLOT_HAS_XACT_CHECK
@@ -172,7 +172,7 @@ tts_shuffle_is_current_xact_tuple(TupleTableSlot *slot)
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("rows of shuffle tables carry no transaction information")));
-	return false;				/* keep compiler quiet */
+	return false; /* keep compiler quiet */
 }
 #endif
 
@@ -181,9 +181,9 @@ static void
 tts_shuffle_materialize(TupleTableSlot *slot)
 {
 	ShuffleSlot *sslot = (ShuffleSlot *) slot;
-	TupleDesc	desc = slot->tts_tupleDescriptor;
-	Size		size = 0;
-	char	   *data;
+	TupleDesc	 desc = slot->tts_tupleDescriptor;
+	Size		 size = 0;
+	char		*data;
 
 	Assert(!TTS_EMPTY(slot));
 
@@ -196,7 +196,7 @@ tts_shuffle_materialize(TupleTableSlot *slot)
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
-		Datum		value = slot->tts_values[i];
+		Datum			  value = slot->tts_values[i];
 
 		if (att->attbyval || slot->tts_isnull[i])
 			continue;
@@ -215,8 +215,8 @@ tts_shuffle_materialize(TupleTableSlot *slot)
 		for (int i = 0; i < desc->natts; i++)
 		{
 			Form_pg_attribute att = TupleDescAttr(desc, i);
-			Datum		value = slot->tts_values[i];
-			Size		length;
+			Datum			  value = slot->tts_values[i];
+			Size			  length;
 
 			if (att->attbyval || slot->tts_isnull[i])
 				continue;
@@ -241,7 +241,7 @@ tts_shuffle_materialize(TupleTableSlot *slot)
 static void
 tts_shuffle_copyslot(TupleTableSlot *dst, TupleTableSlot *src)
 {
-	int			natts = src->tts_tupleDescriptor->natts;
+	int natts = src->tts_tupleDescriptor->natts;
 
 	Assert(natts <= dst->tts_tupleDescriptor->natts);
 
@@ -264,7 +264,7 @@ tts_shuffle_copyslot(TupleTableSlot *dst, TupleTableSlot *src)
 static HeapTuple
 tts_shuffle_copy_heap_tuple(TupleTableSlot *slot)
 {
-	HeapTuple	tuple;
+	HeapTuple tuple;
 
 	Assert(!TTS_EMPTY(slot));
 
@@ -285,20 +285,19 @@ tts_shuffle_copy_minimal_tuple(TupleTableSlot *slot SHUFFLE_MINIMAL_EXTRA_PARAM)
 								   slot->tts_isnull SHUFFLE_MINIMAL_EXTRA_ARG);
 }
 
-const TupleTableSlotOps ShuffleSlotOps = {
-	.base_slot_size = sizeof(ShuffleSlot),
-	.init = tts_shuffle_init,
-	.release = tts_shuffle_release,
-	.clear = tts_shuffle_clear,
-	.getsomeattrs = tts_shuffle_getsomeattrs,
-	.getsysattr = tts_shuffle_getsysattr,
+const TupleTableSlotOps ShuffleSlotOps = {.base_slot_size = sizeof(ShuffleSlot),
+										  .init = tts_shuffle_init,
+										  .release = tts_shuffle_release,
+										  .clear = tts_shuffle_clear,
+										  .getsomeattrs = tts_shuffle_getsomeattrs,
+										  .getsysattr = tts_shuffle_getsysattr,
 #if SHUFFLE_SLOT_HAS_XACT_CHECK
-	.is_current_xact_tuple = tts_shuffle_is_current_xact_tuple,
+										  .is_current_xact_tuple =
+											  tts_shuffle_is_current_xact_tuple,
 #endif
-	.materialize = tts_shuffle_materialize,
-	.copyslot = tts_shuffle_copyslot,
-	.get_heap_tuple = NULL,
-	.get_minimal_tuple = NULL,
-	.copy_heap_tuple = tts_shuffle_copy_heap_tuple,
-	.copy_minimal_tuple = tts_shuffle_copy_minimal_tuple
-};
+										  .materialize = tts_shuffle_materialize,
+										  .copyslot = tts_shuffle_copyslot,
+										  .get_heap_tuple = NULL,
+										  .get_minimal_tuple = NULL,
+										  .copy_heap_tuple = tts_shuffle_copy_heap_tuple,
+										  .copy_minimal_tuple = tts_shuffle_copy_minimal_tuple};

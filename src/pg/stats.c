@@ -24,23 +24,23 @@ PG_FUNCTION_INFO_V1(shuffle_write_stats);
 /* One process of the last write. */
 typedef struct ProcessStats
 {
-	uint32		process;
-	int64		segments;
-	uint64		rows;
-	uint64		raw_bytes;
-	uint64		stored_bytes;
-	uint64		blocks;
-	ShfMetrics	metrics;		/* zero until its last segment comes */
+	uint32	   process;
+	int64	   segments;
+	uint64	   rows;
+	uint64	   raw_bytes;
+	uint64	   stored_bytes;
+	uint64	   blocks;
+	ShfMetrics metrics; /* zero until its last segment comes */
 } ProcessStats;
 
 static struct
 {
 	MemoryContext context;
-	char	   *write;			/* beginning of its segments' names; NULL: none yet */
-	int			nprocesses;
-	int			size;
-	ProcessStats *processes;	/* by number */
-}			last;
+	char		 *write; /* beginning of its segments' names; NULL: none yet */
+	int			  nprocesses;
+	int			  size;
+	ProcessStats *processes; /* by number */
+} last;
 
 /* Entries of a metrics array, from 1 in SQL; new ones go to the end. */
 enum
@@ -76,8 +76,8 @@ fill_metrics(int64 *entries, const ShfMetrics *m)
 Datum
 shuffle_metrics_datum(const ShfMetrics *metrics)
 {
-	int64		entries[NMETRICS];
-	Datum		datums[NMETRICS];
+	int64 entries[NMETRICS];
+	Datum datums[NMETRICS];
 
 	fill_metrics(entries, metrics);
 	for (int i = 0; i < NMETRICS; i++)
@@ -90,7 +90,7 @@ shuffle_metrics_datum(const ShfMetrics *metrics)
 static ProcessStats *
 find_process(uint32 process)
 {
-	int			at = last.nprocesses;
+	int at = last.nprocesses;
 
 	while (at > 0 && last.processes[at - 1].process > process)
 		at--;
@@ -119,8 +119,8 @@ shuffle_stats_published(const char *write, uint32 process, const ShfSegment *seg
 	ProcessStats *stats;
 
 	if (last.context == NULL)
-		last.context = AllocSetContextCreate(TopMemoryContext, "shuffle last write",
-											 ALLOCSET_SMALL_SIZES);
+		last.context =
+			AllocSetContextCreate(TopMemoryContext, "shuffle last write", ALLOCSET_SMALL_SIZES);
 	if (last.write == NULL || strcmp(last.write, write) != 0)
 	{
 		last.write = NULL;
@@ -153,16 +153,16 @@ Datum
 shuffle_write_stats(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	int64		sum[5] = {0};
-	int64		sum_metrics[NMETRICS] = {0};
+	int64		   sum[5] = {0};
+	int64		   sum_metrics[NMETRICS] = {0};
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int p = 0; p <= last.nprocesses && last.write != NULL; p++)
 	{
-		Datum		values[6 + NMETRICS];
-		bool		isnull[6 + NMETRICS] = {false};
-		int64		counts[5];
-		int64		metrics[NMETRICS];
+		Datum values[6 + NMETRICS];
+		bool  isnull[6 + NMETRICS] = {false};
+		int64 counts[5];
+		int64 metrics[NMETRICS];
 
 		if (p < last.nprocesses)
 		{
@@ -178,8 +178,8 @@ shuffle_write_stats(PG_FUNCTION_ARGS)
 			for (int i = 0; i < 5; i++)
 				sum[i] += counts[i];
 			for (int i = 0; i < NMETRICS; i++)
-				sum_metrics[i] = i == METRIC_ELAPSED ? Max(sum_metrics[i], metrics[i])
-					: sum_metrics[i] + metrics[i];
+				sum_metrics[i] = i == METRIC_ELAPSED ? Max(sum_metrics[i], metrics[i]) :
+													   sum_metrics[i] + metrics[i];
 		}
 		else
 		{
@@ -191,8 +191,8 @@ shuffle_write_stats(PG_FUNCTION_ARGS)
 		for (int i = 0; i < 5; i++)
 			values[1 + i] = Int64GetDatum(counts[i]);
 		for (int i = 0; i < NMETRICS; i++)
-			values[6 + i] = i < METRIC_ELAPSED ? Int64GetDatum(metrics[i])
-				: Float8GetDatum((double) metrics[i] / 1e6);
+			values[6 + i] = i < METRIC_ELAPSED ? Int64GetDatum(metrics[i]) :
+												 Float8GetDatum((double) metrics[i] / 1e6);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 	}
 	return (Datum) 0;

@@ -39,10 +39,10 @@
 #include "shuffle.h"
 #include "storage.h"
 
-#define OWNER_FILE			"OWNER"
+#define OWNER_FILE "OWNER"
 
 /* Depth of directories below a storage's own that we ever make, with one to spare. */
-#define REMOVE_MAX_DEPTH	3
+#define REMOVE_MAX_DEPTH 3
 
 void
 shuffle_storage_lock_tag(LOCKTAG *tag, Oid database, uint32 purpose)
@@ -72,8 +72,8 @@ shuffle_storage_of(Relation rel)
 char *
 shuffle_root(void)
 {
-	char	   *directory;
-	char	   *root;
+	char *directory;
+	char *root;
 
 	if (shuffle_setting_directory == NULL || shuffle_setting_directory[0] == '\0')
 		return pstrdup(SHUFFLE_DATA_ROOT);
@@ -115,7 +115,7 @@ shuffle_database_dir(const char *root, Oid database)
 static char *
 owner_name(void)
 {
-	char		resolved[PATH_MAX];
+	char resolved[PATH_MAX];
 
 	return pstrdup(realpath(DataDir, resolved) != NULL ? resolved : DataDir);
 }
@@ -127,11 +127,11 @@ owner_name(void)
 ShuffleRootState
 shuffle_root_state(const char *root, char **owner)
 {
-	char	   *path;
-	char	   *expected;
-	char		found[PATH_MAX + 2];
-	int			fd;
-	ssize_t		len;
+	char			*path;
+	char			*expected;
+	char			 found[PATH_MAX + 2];
+	int				 fd;
+	ssize_t			 len;
 	ShuffleRootState state;
 
 	if (owner)
@@ -162,9 +162,9 @@ shuffle_root_state(const char *root, char **owner)
 static bool
 directory_is_empty(const char *path)
 {
-	DIR		   *dir = AllocateDir(path);
+	DIR			  *dir = AllocateDir(path);
 	struct dirent *de;
-	bool		empty = true;
+	bool		   empty = true;
 
 	while ((de = ReadDir(dir, path)) != NULL)
 	{
@@ -184,11 +184,11 @@ directory_is_empty(const char *path)
 static void
 claim_root(const char *root)
 {
-	char	   *name = owner_name();
-	char	   *line = psprintf("%s\n", name);
-	char	   *path = psprintf("%s/" OWNER_FILE, root);
-	char	   *temp = psprintf("%s/" OWNER_FILE ".%d", root, MyProcPid);
-	int			fd;
+	char *name = owner_name();
+	char *line = psprintf("%s\n", name);
+	char *path = psprintf("%s/" OWNER_FILE, root);
+	char *temp = psprintf("%s/" OWNER_FILE ".%d", root, MyProcPid);
+	int	  fd;
 
 	(void) unlink(temp);
 	fd = OpenTransientFile(temp, O_CREAT | O_EXCL | O_WRONLY | PG_BINARY);
@@ -198,7 +198,7 @@ claim_root(const char *root)
 	errno = 0;
 	if (write(fd, line, strlen(line)) != (ssize_t) strlen(line) || pg_fsync(fd) != 0)
 	{
-		int			save_errno = errno ? errno : ENOSPC;
+		int save_errno = errno ? errno : ENOSPC;
 
 		(void) unlink(temp);
 		errno = save_errno;
@@ -212,7 +212,7 @@ claim_root(const char *root)
 	/* File systems without hard links: a rename, which the advisory lock makes safe enough. */
 	if (link(temp, path) != 0 && errno != EEXIST && rename(temp, path) != 0)
 	{
-		int			save_errno = errno;
+		int save_errno = errno;
 
 		(void) unlink(temp);
 		errno = save_errno;
@@ -247,9 +247,9 @@ make_directory(const char *path)
 	ereport(ERROR,
 			(errcode_for_file_access(), errmsg("could not create directory \"%s\": %m", path),
 			 denied ? errhint("The operating-system user that runs the server must be able to "
-							  "write there.")
-			 : 0));
-	return false;				/* keep compiler quiet */
+							  "write there.") :
+					  0));
+	return false; /* keep compiler quiet */
 }
 
 /* Checks shuffle_ext.directory itself: we make a subdirectory in it, never the directory. */
@@ -280,8 +280,8 @@ check_outer_directory(const char *directory)
 static void
 prepare_outer_root(const char *root)
 {
-	char	   *directory = pstrdup(root);
-	char	   *owner;
+	char			*directory = pstrdup(root);
+	char			*owner;
 	ShuffleRootState state;
 
 	*strrchr(directory, '/') = '\0';
@@ -293,7 +293,7 @@ prepare_outer_root(const char *root)
 	state = shuffle_root_state(root, &owner);
 	if (state == SHUFFLE_ROOT_NO_OWNER)
 	{
-		LOCKTAG		tag;
+		LOCKTAG tag;
 
 		shuffle_storage_lock_tag(&tag, InvalidOid, SHUFFLE_LOCK_OWNER);
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
@@ -318,9 +318,9 @@ prepare_outer_root(const char *root)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("directory \"%s\" belongs to another cluster", root),
-				 owner ? errdetail("Its file \"%s\" names the data directory \"%s\".",
-								   OWNER_FILE, owner)
-				 : errdetail("Its file \"%s\" could not be read.", OWNER_FILE),
+				 owner ? errdetail("Its file \"%s\" names the data directory \"%s\".", OWNER_FILE,
+								   owner) :
+						 errdetail("Its file \"%s\" could not be read.", OWNER_FILE),
 				 errhint("Set \"shuffle_ext.directory\" to a directory of this cluster's own.  If "
 						 "this is the same cluster and its data directory was moved, write the "
 						 "new path into that file.")));
@@ -332,8 +332,8 @@ prepare_outer_root(const char *root)
 char *
 shuffle_storage_dir(const char *root, const ShuffleStorage *storage)
 {
-	char	   *database = shuffle_database_dir(root, MyDatabaseId);
-	char	   *dir = psprintf("%s/%u_%u", database, storage->tablespace, storage->filenumber);
+	char *database = shuffle_database_dir(root, MyDatabaseId);
+	char *dir = psprintf("%s/%u_%u", database, storage->tablespace, storage->filenumber);
 
 	pfree(database);
 	return dir;
@@ -342,11 +342,11 @@ shuffle_storage_dir(const char *root, const ShuffleStorage *storage)
 char *
 shuffle_storage_prepare(const ShuffleStorage *storage)
 {
-	char	   *root = shuffle_root();
-	char	   *rootpath = shuffle_root_path(root);
-	char	   *database = shuffle_database_dir(root, MyDatabaseId);
-	char	   *dir = shuffle_storage_dir(root, storage);
-	LOCKTAG		tag;
+	char   *root = shuffle_root();
+	char   *rootpath = shuffle_root_path(root);
+	char   *database = shuffle_database_dir(root, MyDatabaseId);
+	char   *dir = shuffle_storage_dir(root, storage);
+	LOCKTAG tag;
 
 	if (RecoveryInProgress())
 		ereport(ERROR,
@@ -355,9 +355,9 @@ shuffle_storage_prepare(const ShuffleStorage *storage)
 
 	/* The engine appends a job's file name and possibly a partition's. */
 	if (strlen(dir) + NAMEDATALEN * 2 >= MAXPGPATH)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("\"shuffle_ext.directory\" is too long")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR), errmsg("\"shuffle_ext.directory\" is too long")));
 
 	if (shuffle_root_is_outer(root))
 		prepare_outer_root(root);
@@ -382,7 +382,7 @@ shuffle_storage_prepare(const ShuffleStorage *storage)
 	 */
 	if (shuffle_setting_sync)
 	{
-		char	   *parent = pstrdup(rootpath);
+		char *parent = pstrdup(rootpath);
 
 		get_parent_directory(parent);
 		shuffle_fsync_dir(parent);
@@ -400,20 +400,20 @@ shuffle_storage_prepare(const ShuffleStorage *storage)
 char *
 shuffle_job_prefix(FullTransactionId fxid, SubTransactionId subxid, uint64 nonce)
 {
-	return psprintf("%016" PRIx64 "-%08x-%016" PRIx64,
-					U64FromFullTransactionId(fxid), subxid, nonce);
+	return psprintf("%016" PRIx64 "-%08x-%016" PRIx64, U64FromFullTransactionId(fxid), subxid,
+					nonce);
 }
 
 /* The full transaction id a file name begins with; false if it is no name of ours. */
 bool
 shuffle_name_xid(const char *name, uint64 *fxid)
 {
-	uint64		value = 0;
-	int			i;
+	uint64 value = 0;
+	int	   i;
 
 	for (i = 0; i < 16; i++)
 	{
-		char		c = name[i];
+		char c = name[i];
 
 		if (c >= '0' && c <= '9')
 			value = value << 4 | (uint64) (c - '0');
@@ -430,8 +430,8 @@ char *
 shuffle_segment_path(const char *root, const ShuffleStorage *storage, const char *name,
 					 ShfLayoutKind layout, uint32 partition)
 {
-	char	   *dir = shuffle_storage_dir(root, storage);
-	char	   *path;
+	char *dir = shuffle_storage_dir(root, storage);
+	char *path;
 
 	if (layout == SHF_LAYOUT_PARTITION_FILES)
 		path = psprintf("%s/%s/p%05u.arrow", dir, name, partition);
@@ -454,7 +454,7 @@ shuffle_fsync_dir(const char *path)
 static DIR *
 open_dir(const char *path)
 {
-	DIR		   *dir = opendir(path);
+	DIR *dir = opendir(path);
 
 	if (dir == NULL && (errno == EMFILE || errno == ENFILE))
 	{
@@ -500,8 +500,7 @@ remove_path(const char *path, int depth)
 	{
 		shuffle_sweep_wanted = true;
 		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not remove directory \"%s\": %m", path)));
+				(errcode_for_file_access(), errmsg("could not remove directory \"%s\": %m", path)));
 	}
 	return removed;
 }
@@ -510,26 +509,26 @@ remove_path(const char *path, int depth)
 static uint64
 remove_entries_once(const char *dir, const char *prefix, int depth)
 {
-	size_t		prefix_len = strlen(prefix);
-	uint64		removed = 0;
+	size_t		   prefix_len = strlen(prefix);
+	uint64		   removed = 0;
 	struct dirent *de;
-	DIR		   *d = open_dir(dir);
+	DIR			  *d = open_dir(dir);
 
 	if (d == NULL)
 	{
 		if (errno != ENOENT)
 		{
 			shuffle_sweep_wanted = true;
-			ereport(LOG,
-					(errcode_for_file_access(),
-					 errmsg("could not open directory \"%s\": %m", dir)));
+			ereport(
+				LOG,
+				(errcode_for_file_access(), errmsg("could not open directory \"%s\": %m", dir)));
 		}
 		return 0;
 	}
 
 	while (errno = 0, (de = readdir(d)) != NULL)
 	{
-		char		path[MAXPGPATH * 2];
+		char path[MAXPGPATH * 2];
 
 		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0 ||
 			strncmp(de->d_name, prefix, prefix_len) != 0)
@@ -548,8 +547,8 @@ remove_entries_once(const char *dir, const char *prefix, int depth)
 static uint64
 remove_entries(const char *dir, const char *prefix, int depth)
 {
-	uint64		total = 0;
-	uint64		removed;
+	uint64 total = 0;
+	uint64 removed;
 
 	/* Some file systems skip entries when others are removed while reading. */
 	do

@@ -11,7 +11,7 @@
 
 #include "shuffle.h"
 
-#define SHUFFLE_DATA_ROOT	"pg_shuffle"	/* in the data directory */
+#define SHUFFLE_DATA_ROOT "pg_shuffle" /* in the data directory */
 
 /*
  * Advisory locks of our own; none of them conflicts with those of SQL.
@@ -21,26 +21,26 @@
  * transaction ends; exclusive, never waited for, by a sweep while it removes empty
  * directories.
  */
-#define SHUFFLE_LOCK_OWNER			1
-#define SHUFFLE_LOCK_SWEEP			2
-#define SHUFFLE_LOCK_DIRECTORIES	3
+#define SHUFFLE_LOCK_OWNER		 1
+#define SHUFFLE_LOCK_SWEEP		 2
+#define SHUFFLE_LOCK_DIRECTORIES 3
 
 extern void shuffle_storage_lock_tag(LOCKTAG *tag, Oid database, uint32 purpose);
 
 typedef enum ShuffleRootState
 {
 	SHUFFLE_ROOT_OURS,
-	SHUFFLE_ROOT_NO_OWNER,		/* not there, or without an OWNER file */
-	SHUFFLE_ROOT_FOREIGN		/* another cluster's, or its OWNER file is unreadable */
+	SHUFFLE_ROOT_NO_OWNER, /* not there, or without an OWNER file */
+	SHUFFLE_ROOT_FOREIGN   /* another cluster's, or its OWNER file is unreadable */
 } ShuffleRootState;
 
-extern bool shuffle_root_is_outer(const char *root);
-extern char *shuffle_root_path(const char *root);
+extern bool				shuffle_root_is_outer(const char *root);
+extern char			   *shuffle_root_path(const char *root);
 extern ShuffleRootState shuffle_root_state(const char *root, char **owner);
-extern char *shuffle_database_dir(const char *root, Oid database);
+extern char			   *shuffle_database_dir(const char *root, Oid database);
 
 extern ShuffleStorage shuffle_storage_from_locator(RelFileLocator locator);
-extern bool shuffle_name_xid(const char *name, uint64 *fxid);
+extern bool			  shuffle_name_xid(const char *name, uint64 *fxid);
 
 /*
  * Removes a file, or a directory and all in it.  Never raises, logs what it cannot
@@ -57,4 +57,4 @@ extern void shuffle_xact_own_directory(const char *dir, const ShuffleStorage *st
  */
 extern bool shuffle_sweep_wanted;
 
-#endif							/* SHUFFLE_STORAGE_H */
+#endif /* SHUFFLE_STORAGE_H */

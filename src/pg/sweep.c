@@ -45,28 +45,28 @@
 #include "storage.h"
 #include "sweep.h"
 
-#define ARROW_SUFFIX		".arrow"
+#define ARROW_SUFFIX ".arrow"
 
 /* A file or segment directory that step 1 has found. */
 typedef struct Candidate
 {
-	uint64		fxid;
-	char	   *key;			/* <tablespace>_<filenumber>/<name>, without ".arrow" */
-	char	   *path;
-	bool		keep;
+	uint64 fxid;
+	char  *key; /* <tablespace>_<filenumber>/<name>, without ".arrow" */
+	char  *path;
+	bool   keep;
 } Candidate;
 
 typedef struct SweepState
 {
-	List	   *roots;			/* of this cluster, char * */
-	Candidate  *candidates;
-	size_t		ncandidates;
-	size_t		maxcandidates;
-	List	   *storage_dirs;	/* all seen, char * */
-	List	   *databases;		/* Oids of other databases' directories */
-	uint64		limit;			/* full transaction id of step 2 */
-	uint64		undecided;		/* files that step 2 keeps */
-	uint64		removed;		/* files */
+	List		 *roots; /* of this cluster, char * */
+	Candidate	 *candidates;
+	size_t		  ncandidates;
+	size_t		  maxcandidates;
+	List		 *storage_dirs; /* all seen, char * */
+	List		 *databases;	/* Oids of other databases' directories */
+	uint64		  limit;		/* full transaction id of step 2 */
+	uint64		  undecided;	/* files that step 2 keeps */
+	uint64		  removed;		/* files */
 	MemoryContext cxt;
 } SweepState;
 
@@ -75,7 +75,7 @@ typedef struct SweepState
 void
 shuffle_sweep_for_each_entry(const char *dir, ShuffleEntryVisitor visit, void *arg)
 {
-	DIR		   *d = AllocateDir(dir);
+	DIR			  *d = AllocateDir(dir);
 	struct dirent *de;
 
 	if (d == NULL && errno == ENOENT)
@@ -94,8 +94,8 @@ shuffle_sweep_for_each_entry(const char *dir, ShuffleEntryVisitor visit, void *a
 static bool
 is_storage_name(const char *name)
 {
-	size_t		a = strspn(name, "0123456789");
-	size_t		b;
+	size_t a = strspn(name, "0123456789");
+	size_t b;
 
 	if (a == 0 || name[a] != '_')
 		return false;
@@ -113,14 +113,14 @@ visit_file(const char *dir, const char *name, void *arg)
 	size_t		suffix = strlen(ARROW_SUFFIX);
 
 	if (!shuffle_name_xid(name, &fxid))
-		return;					/* not ours */
+		return; /* not ours */
 
 	if (state->ncandidates == state->maxcandidates)
 	{
 		state->maxcandidates = Max(state->maxcandidates * 2, 1024);
-		state->candidates = state->candidates
-			? repalloc_huge(state->candidates, state->maxcandidates * sizeof(Candidate))
-			: palloc_extended(state->maxcandidates * sizeof(Candidate), MCXT_ALLOC_HUGE);
+		state->candidates = state->candidates ?
+			repalloc_huge(state->candidates, state->maxcandidates * sizeof(Candidate)) :
+			palloc_extended(state->maxcandidates * sizeof(Candidate), MCXT_ALLOC_HUGE);
 	}
 	if (len > suffix && strcmp(name + len - suffix, ARROW_SUFFIX) == 0)
 		len -= suffix;
@@ -147,12 +147,11 @@ visit_storage(const char *dir, const char *name, void *arg)
 static void
 visit_database(const char *dir, const char *name, void *arg)
 {
-	SweepState *state = arg;
-	char	   *end;
+	SweepState	 *state = arg;
+	char		 *end;
 	unsigned long oid = strtoul(name, &end, 10);
 
-	if (name[0] >= '1' && name[0] <= '9' && *end == '\0' && oid <= OID_MAX &&
-		oid != MyDatabaseId)
+	if (name[0] >= '1' && name[0] <= '9' && *end == '\0' && oid <= OID_MAX && oid != MyDatabaseId)
 		state->databases = list_append_unique_oid(state->databases, (Oid) oid);
 }
 
@@ -161,7 +160,7 @@ visit_database(const char *dir, const char *name, void *arg)
 static void
 add_root(SweepState *state, const char *root)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, state->roots)
 		if (strcmp((char *) lfirst(lc), root) == 0)
@@ -172,7 +171,7 @@ add_root(SweepState *state, const char *root)
 static void
 visit_version_root(const ShuffleSegmentRow *row, bool dead, void *arg)
 {
-	SweepState *state = arg;
+	SweepState	 *state = arg;
 	MemoryContext old = MemoryContextSwitchTo(state->cxt);
 
 	add_root(state, row->root);
@@ -186,7 +185,7 @@ visit_version_root(const ShuffleSegmentRow *row, bool dead, void *arg)
 static void
 collect_roots(SweepState *state, const ShuffleStorage *storage, int elevel)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	add_root(state, SHUFFLE_DATA_ROOT);
 	add_root(state, shuffle_root());
@@ -194,7 +193,7 @@ collect_roots(SweepState *state, const ShuffleStorage *storage, int elevel)
 
 	foreach(lc, state->roots)
 	{
-		char	   *root = (char *) lfirst(lc);
+		char *root = (char *) lfirst(lc);
 
 		switch (shuffle_root_state(root, NULL))
 		{
@@ -203,7 +202,8 @@ collect_roots(SweepState *state, const ShuffleStorage *storage, int elevel)
 			case SHUFFLE_ROOT_FOREIGN:
 				ereport(elevel,
 						(errmsg("not sweeping directory \"%s\" because it belongs to another "
-								"cluster", root)));
+								"cluster",
+								root)));
 				break;
 			case SHUFFLE_ROOT_NO_OWNER:
 				break;
@@ -215,9 +215,9 @@ collect_roots(SweepState *state, const ShuffleStorage *storage, int elevel)
 uint64
 shuffle_sweep_oldest_running(void)
 {
-	TransactionId oldest = GetOldestActiveTransactionId();
+	TransactionId	  oldest = GetOldestActiveTransactionId();
 	FullTransactionId next = ReadNextFullTransactionId();
-	uint32		epoch = EpochFromFullTransactionId(next);
+	uint32			  epoch = EpochFromFullTransactionId(next);
 
 	if (oldest > XidFromFullTransactionId(next))
 		epoch--;
@@ -246,8 +246,9 @@ visit_version_file(const ShuffleSegmentRow *row, bool dead, void *arg)
 	/* The same key may have been listed under several roots. */
 	while (found > state->candidates && compare_candidates(found - 1, &wanted) == 0)
 		found--;
-	for (; found < state->candidates + state->ncandidates &&
-		 compare_candidates(found, &wanted) == 0; found++)
+	for (;
+		 found < state->candidates + state->ncandidates && compare_candidates(found, &wanted) == 0;
+		 found++)
 		found->keep = true;
 }
 
@@ -255,8 +256,8 @@ visit_version_file(const ShuffleSegmentRow *row, bool dead, void *arg)
 static void
 remove_empty_directories(SweepState *state)
 {
-	LOCKTAG		tag;
-	ListCell   *lc;
+	LOCKTAG	  tag;
+	ListCell *lc;
 
 	shuffle_storage_lock_tag(&tag, MyDatabaseId, SHUFFLE_LOCK_DIRECTORIES);
 	if (LockHeldByMe(&tag, ShareLock, false))
@@ -275,14 +276,14 @@ remove_empty_directories(SweepState *state)
 static void
 sweep_dropped_database(SweepState *state, Oid database)
 {
-	ListCell   *lc;
+	ListCell *lc;
 
 	foreach(lc, state->roots)
 	{
-		SweepState	inner = {.cxt = state->cxt};
-		char	   *dir = shuffle_database_dir((char *) lfirst(lc), database);
-		char	   *notes = psprintf("%s/" SHUFFLE_NOTES_DIRECTORY, dir);
-		ListCell   *storage;
+		SweepState inner = {.cxt = state->cxt};
+		char	  *dir = shuffle_database_dir((char *) lfirst(lc), database);
+		char	  *notes = psprintf("%s/" SHUFFLE_NOTES_DIRECTORY, dir);
+		ListCell  *storage;
 
 		shuffle_sweep_for_each_entry(dir, visit_storage, &inner);
 		for (size_t i = 0; i < inner.ncandidates; i++)
@@ -305,7 +306,7 @@ database_exists(Oid database)
 static void
 remove_unknown(SweepState *state, const ShuffleStorage *storage)
 {
-	size_t		n = 0;
+	size_t n = 0;
 
 	/* 2. */
 	state->limit = shuffle_sweep_oldest_running();
@@ -337,17 +338,17 @@ remove_unknown(SweepState *state, const ShuffleStorage *storage)
 uint64
 shuffle_sweep_storage(const ShuffleStorage *storage)
 {
-	SweepState	state = {0};
+	SweepState	  state = {0};
 	MemoryContext old;
-	ListCell   *lc;
+	ListCell	 *lc;
 
-	state.cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle sweep",
-									  ALLOCSET_DEFAULT_SIZES);
+	state.cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle sweep", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(state.cxt);
 	collect_roots(&state, storage, LOG);
 	foreach(lc, state.roots)
-		shuffle_sweep_for_each_entry(shuffle_storage_dir((char *) lfirst(lc), storage),
-									 visit_file, &state);
+		shuffle_sweep_for_each_entry(shuffle_storage_dir((char *) lfirst(lc), storage), visit_file,
+									 &state);
 	remove_unknown(&state, storage);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(state.cxt);
@@ -357,22 +358,23 @@ shuffle_sweep_storage(const ShuffleStorage *storage)
 uint64
 shuffle_sweep_files(int elevel, bool *complete)
 {
-	SweepState	state = {0};
+	SweepState	  state = {0};
 	MemoryContext old;
-	ListCell   *lc;
+	ListCell	 *lc;
 
-	state.cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle sweep",
-									  ALLOCSET_DEFAULT_SIZES);
+	state.cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle sweep", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(state.cxt);
 	collect_roots(&state, NULL, elevel);
 
 	/* 1. */
 	foreach(lc, state.roots)
 	{
-		char	   *root = (char *) lfirst(lc);
+		char *root = (char *) lfirst(lc);
 
 		shuffle_sweep_for_each_entry(shuffle_root_path(root), visit_database, &state);
-		shuffle_sweep_for_each_entry(shuffle_database_dir(root, MyDatabaseId), visit_storage, &state);
+		shuffle_sweep_for_each_entry(shuffle_database_dir(root, MyDatabaseId), visit_storage,
+									 &state);
 	}
 
 	remove_unknown(&state, NULL);
@@ -393,9 +395,9 @@ shuffle_sweep_files(int elevel, bool *complete)
 bool
 shuffle_sweep_database_was_dropped(void)
 {
-	SweepState	state = {0};
-	char	   *root = shuffle_root();
-	ListCell   *lc;
+	SweepState state = {0};
+	char	  *root = shuffle_root();
+	ListCell  *lc;
 
 	shuffle_sweep_for_each_entry(shuffle_root_path(SHUFFLE_DATA_ROOT), visit_database, &state);
 	if (shuffle_root_is_outer(root))
@@ -406,4 +408,3 @@ shuffle_sweep_database_was_dropped(void)
 			return true;
 	return false;
 }
-

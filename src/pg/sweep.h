@@ -26,9 +26,9 @@ extern uint64 shuffle_sweep_storage(const ShuffleStorage *storage);
 /* ------------------------------------------------------------ between sweep.c and sweep_when.c */
 
 /* Directory of notes of prepared transactions, in a database's of the data directory. */
-#define SHUFFLE_NOTES_DIRECTORY		"prepared"
+#define SHUFFLE_NOTES_DIRECTORY "prepared"
 
-typedef void (*ShuffleEntryVisitor) (const char *dir, const char *name, void *arg);
+typedef void (*ShuffleEntryVisitor)(const char *dir, const char *name, void *arg);
 
 /* Calls visit for every entry; a directory that is missing has none, others are logged. */
 extern void shuffle_sweep_for_each_entry(const char *dir, ShuffleEntryVisitor visit, void *arg);
@@ -46,4 +46,4 @@ extern uint64 shuffle_sweep_files(int elevel, bool *complete);
 /* Is there a directory of a database that is gone? */
 extern bool shuffle_sweep_database_was_dropped(void);
 
-#endif							/* SHUFFLE_SWEEP_H */
+#endif /* SHUFFLE_SWEEP_H */

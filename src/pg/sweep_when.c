@@ -39,17 +39,17 @@
 #include "storage.h"
 #include "sweep.h"
 
-#define STATE_TABLE			"shuffle_sweep_state"
+#define STATE_TABLE "shuffle_sweep_state"
 
 PG_FUNCTION_INFO_V1(shuffle_sweep);
 
-bool		shuffle_sweep_wanted = false;
+bool shuffle_sweep_wanted = false;
 
 static char *
 notes_dir(void)
 {
-	char	   *database = shuffle_database_dir(SHUFFLE_DATA_ROOT, MyDatabaseId);
-	char	   *dir = psprintf("%s/" SHUFFLE_NOTES_DIRECTORY, database);
+	char *database = shuffle_database_dir(SHUFFLE_DATA_ROOT, MyDatabaseId);
+	char *dir = psprintf("%s/" SHUFFLE_NOTES_DIRECTORY, database);
 
 	pfree(database);
 	return dir;
@@ -60,18 +60,17 @@ make_note_directory(char *path)
 {
 	if (MakePGDirectory(path) != 0 && errno != EEXIST)
 		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not create directory \"%s\": %m", path)));
+				(errcode_for_file_access(), errmsg("could not create directory \"%s\": %m", path)));
 }
 
 void
 shuffle_sweep_note(FullTransactionId fxid)
 {
-	char	   *root = shuffle_root_path(SHUFFLE_DATA_ROOT);
-	char	   *database = shuffle_database_dir(SHUFFLE_DATA_ROOT, MyDatabaseId);
-	char	   *dir = notes_dir();
-	char	   *path = psprintf("%s/%016" PRIx64 "-", dir, U64FromFullTransactionId(fxid));
-	int			fd;
+	char *root = shuffle_root_path(SHUFFLE_DATA_ROOT);
+	char *database = shuffle_database_dir(SHUFFLE_DATA_ROOT, MyDatabaseId);
+	char *dir = notes_dir();
+	char *path = psprintf("%s/%016" PRIx64 "-", dir, U64FromFullTransactionId(fxid));
+	int	  fd;
 
 	make_note_directory(root);
 	make_note_directory(database);
@@ -91,15 +90,15 @@ shuffle_sweep_note(FullTransactionId fxid)
 
 typedef struct Notes
 {
-	uint64		limit;
-	List	   *paths;			/* of decided transactions, char * */
+	uint64 limit;
+	List  *paths; /* of decided transactions, char * */
 } Notes;
 
 static void
 visit_note(const char *dir, const char *name, void *arg)
 {
-	Notes	   *notes = arg;
-	uint64		fxid;
+	Notes *notes = arg;
+	uint64 fxid;
 
 	if (shuffle_name_xid(name, &fxid) && fxid < notes->limit)
 		notes->paths = lappend(notes->paths, psprintf("%s/%s", dir, name));
@@ -109,8 +108,8 @@ visit_note(const char *dir, const char *name, void *arg)
 static List *
 decided_notes(void)
 {
-	Notes		notes = {shuffle_sweep_oldest_running(), NIL};
-	char	   *dir = notes_dir();
+	Notes notes = {shuffle_sweep_oldest_running(), NIL};
+	char *dir = notes_dir();
 
 	shuffle_sweep_for_each_entry(dir, visit_note, &notes);
 	pfree(dir);
@@ -134,12 +133,12 @@ swept_since_crash(Relation state)
 static int64
 locked_sweep(bool automatic)
 {
-	Relation	state;
-	LOCKTAG		tag;
-	List	   *notes;
-	ListCell   *lc;
-	uint64		removed;
-	bool		complete;
+	Relation  state;
+	LOCKTAG	  tag;
+	List	 *notes;
+	ListCell *lc;
+	uint64	  removed;
+	bool	  complete;
 
 	shuffle_storage_lock_tag(&tag, MyDatabaseId, SHUFFLE_LOCK_SWEEP);
 	if (LockAcquire(&tag, ExclusiveLock, false, automatic) == LOCKACQUIRE_NOT_AVAIL)
@@ -154,9 +153,9 @@ locked_sweep(bool automatic)
 	state = table_open(shuffle_catalog_relid(STATE_TABLE), RowExclusiveLock);
 	if (complete && !swept_since_crash(state))
 	{
-		Datum		value = TimestampTzGetDatum(GetCurrentTimestamp());
-		bool		isnull = false;
-		HeapTuple	tuple = heap_form_tuple(RelationGetDescr(state), &value, &isnull);
+		Datum	  value = TimestampTzGetDatum(GetCurrentTimestamp());
+		bool	  isnull = false;
+		HeapTuple tuple = heap_form_tuple(RelationGetDescr(state), &value, &isnull);
 
 		CatalogTupleInsert(state, tuple);
 		heap_freetuple(tuple);
@@ -165,9 +164,9 @@ locked_sweep(bool automatic)
 	(void) LockRelease(&tag, ExclusiveLock, false);
 
 	if (removed > 0)
-		ereport(LOG,
-				(errmsg("removed %llu leftover shuffle segment files",
-						(unsigned long long) removed)));
+		ereport(
+			LOG,
+			(errmsg("removed %llu leftover shuffle segment files", (unsigned long long) removed)));
 	return (int64) removed;
 }
 
@@ -178,14 +177,13 @@ shuffle_sweep_if_needed(void)
 
 	/* In parallel mode (CREATE TABLE AS) nothing may be written to a table of ours. */
 	if ((checked && !shuffle_sweep_wanted) || IsBinaryUpgrade || IsInParallelMode() ||
-		RecoveryInProgress() ||
-		!shuffle_extension_exists())
+		RecoveryInProgress() || !shuffle_extension_exists())
 		return;
 
 	if (!checked && !shuffle_sweep_wanted)
 	{
-		Relation	state = table_open(shuffle_catalog_relid(STATE_TABLE), AccessShareLock);
-		bool		swept = swept_since_crash(state);
+		Relation state = table_open(shuffle_catalog_relid(STATE_TABLE), AccessShareLock);
+		bool	 swept = swept_since_crash(state);
 
 		table_close(state, AccessShareLock);
 		if (swept && decided_notes() == NIL && !shuffle_sweep_database_was_dropped())
@@ -206,10 +204,10 @@ shuffle_sweep_if_needed(void)
 static void
 delete_orphans(void)
 {
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	Snapshot	snapshot;
+	Relation		rel;
+	SysScanDesc		scan;
+	HeapTuple		tuple;
+	Snapshot		snapshot;
 	RelFileLocator *dropped;
 
 	/* Rows of what this very transaction drops are still to be freed at commit. */
@@ -221,11 +219,11 @@ delete_orphans(void)
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		bool		isnull;
-		Oid			tablespace = DatumGetObjectId(heap_getattr(tuple, Anum_segment_tablespace,
-															   RelationGetDescr(rel), &isnull));
-		RelFileNumber filenumber = DatumGetObjectId(heap_getattr(tuple, Anum_segment_filenumber,
-																 RelationGetDescr(rel), &isnull));
+		bool isnull;
+		Oid	 tablespace = DatumGetObjectId(
+			 heap_getattr(tuple, Anum_segment_tablespace, RelationGetDescr(rel), &isnull));
+		RelFileNumber filenumber = DatumGetObjectId(
+			heap_getattr(tuple, Anum_segment_filenumber, RelationGetDescr(rel), &isnull));
 		TM_FailureData failure;
 
 		CHECK_FOR_INTERRUPTS();

@@ -61,8 +61,7 @@ shuffle_require_table(Relation rel)
 #define REFUSE(rel, what, hint) \
 	ereport(ERROR, \
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), \
-			 errmsg(what " shuffle table \"%s\"", RelationGetRelationName(rel)), \
-			 errhint(hint)))
+			 errmsg(what " shuffle table \"%s\"", RelationGetRelationName(rel)), errhint(hint)))
 
 #define REWRITE_HINT \
 	"Write the rows you want to keep with shuffle_write('SELECT ...', 'the_table', " \
@@ -119,8 +118,8 @@ static bool
 am_tuple_satisfies_snapshot(Relation rel, TupleTableSlot *slot, Snapshot snapshot)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	int32		segment;
-	uint64		row;
+	int32		   segment;
+	uint64		   row;
 
 	if (!ItemPointerIsValid(&slot->tts_tid))
 		return false;
@@ -204,7 +203,7 @@ am_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 				Snapshot crosscheck, bool wait, TM_FailureData *tmfd, bool changing_part)
 {
 	REFUSE(rel, "cannot delete rows of", REWRITE_HINT "  TRUNCATE removes all rows.");
-	return TM_Ok;				/* keep compiler quiet */
+	return TM_Ok; /* keep compiler quiet */
 }
 
 static TM_Result
@@ -213,18 +212,17 @@ am_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId 
 				LockTupleMode *lockmode, ShuffleUpdateIndexes *update_indexes)
 {
 	REFUSE(rel, "cannot update rows of", REWRITE_HINT);
-	return TM_Ok;				/* keep compiler quiet */
+	return TM_Ok; /* keep compiler quiet */
 }
 
 static TM_Result
-am_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot,
-			  CommandId cid, LockTupleMode mode, LockWaitPolicy policy, uint8 flags,
-			  TM_FailureData *tmfd)
+am_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot, CommandId cid,
+			  LockTupleMode mode, LockWaitPolicy policy, uint8 flags, TM_FailureData *tmfd)
 {
 	REFUSE(rel, "cannot lock rows of",
 		   "Rows of shuffle tables never change: leave out FOR UPDATE or FOR SHARE, or lock the "
 		   "table with LOCK TABLE.");
-	return TM_Ok;				/* keep compiler quiet */
+	return TM_Ok; /* keep compiler quiet */
 }
 
 /* ---------------------------------------------------------------- DDL */
@@ -238,9 +236,8 @@ am_relation_set_new_filelocator(Relation rel, const RelFileLocator *locator, cha
 	if (persistence != RELPERSISTENCE_PERMANENT)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 persistence == RELPERSISTENCE_TEMP ?
-				 errmsg("shuffle tables cannot be temporary") :
-				 errmsg("shuffle tables cannot be unlogged"),
+				 persistence == RELPERSISTENCE_TEMP ? errmsg("shuffle tables cannot be temporary") :
+													  errmsg("shuffle tables cannot be unlogged"),
 				 errhint("Use a permanent table and drop it when it is no longer needed; files "
 						 "of shuffle tables are not in the write-ahead log anyway.")));
 
@@ -265,8 +262,8 @@ static void
 am_relation_nontransactional_truncate(Relation rel)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	List	   *roots = NIL;
-	ListCell   *lc;
+	List		  *roots = NIL;
+	ListCell	  *lc;
 
 	shuffle_states_discard(&storage);
 	if (shuffle_catalog_delete(&storage, &roots))
@@ -286,8 +283,8 @@ am_relation_copy_data(Relation rel, const RelFileLocator *locator)
 static void
 am_relation_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, bool use_sort,
 							 TransactionId oldest_xmin, TransactionId *xid_cutoff,
-							 MultiXactId *multi_cutoff, double *num_tuples,
-							 double *tups_vacuumed, double *tups_recently_dead)
+							 MultiXactId *multi_cutoff, double *num_tuples, double *tups_vacuumed,
+							 double *tups_recently_dead)
 {
 	/* The cutoffs are right as they are; no row is kept that is dead. */
 	*tups_recently_dead = 0;
@@ -310,14 +307,14 @@ static void
 am_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy strategy)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	TransactionId oldest_xmin = GetOldestNonRemovableTransactionId(rel);
-	MultiXactId oldest_multi = GetOldestMultiXactId();
-	TimestampTz start = GetCurrentTimestamp();
-	Snapshot	snapshot = shuffle_latest_snapshot();
-	ShuffleTotals totals;
-	int64		dead = 0;
-	uint64		removed;
-	BlockNumber pages;
+	TransactionId  oldest_xmin = GetOldestNonRemovableTransactionId(rel);
+	MultiXactId	   oldest_multi = GetOldestMultiXactId();
+	TimestampTz	   start = GetCurrentTimestamp();
+	Snapshot	   snapshot = shuffle_latest_snapshot();
+	ShuffleTotals  totals;
+	int64		   dead = 0;
+	uint64		   removed;
+	BlockNumber	   pages;
 
 	shuffle_totals(rel, snapshot, &totals);
 	UnregisterSnapshot(snapshot);
@@ -356,7 +353,7 @@ static IndexFetchTableData *
 am_index_fetch_begin(Relation rel)
 {
 	REFUSE(rel, "indexes are not supported for", INDEX_HINT);
-	return NULL;				/* keep compiler quiet */
+	return NULL; /* keep compiler quiet */
 }
 
 static void
@@ -374,14 +371,14 @@ am_index_fetch_tuple(IndexFetchTableData *data, ItemPointer tid, Snapshot snapsh
 					 TupleTableSlot *slot, bool *call_again, bool *all_dead)
 {
 	REFUSE(data->rel, "indexes are not supported for", INDEX_HINT);
-	return false;				/* keep compiler quiet */
+	return false; /* keep compiler quiet */
 }
 
 static TransactionId
 am_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 {
 	REFUSE(rel, "indexes are not supported for", INDEX_HINT);
-	return InvalidTransactionId;	/* keep compiler quiet */
+	return InvalidTransactionId; /* keep compiler quiet */
 }
 
 static double
@@ -390,7 +387,7 @@ am_index_build_range_scan(Relation rel, Relation index, IndexInfo *info, bool al
 						  IndexBuildCallback callback, void *callback_state, TableScanDesc scan)
 {
 	REFUSE(rel, "indexes are not supported for", INDEX_HINT);
-	return 0;					/* keep compiler quiet */
+	return 0; /* keep compiler quiet */
 }
 
 static void
@@ -406,7 +403,7 @@ am_index_validate_scan(Relation rel, Relation index, IndexInfo *info, Snapshot s
 static uint64
 am_relation_size(Relation rel, ForkNumber fork)
 {
-	Snapshot	snapshot;
+	Snapshot	  snapshot;
 	ShuffleTotals totals;
 
 	if (fork != MAIN_FORKNUM && fork != InvalidForkNumber)
@@ -428,7 +425,7 @@ static void
 am_relation_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, double *tuples,
 						  double *allvisfrac)
 {
-	Snapshot	snapshot = shuffle_latest_snapshot();
+	Snapshot	  snapshot = shuffle_latest_snapshot();
 	ShuffleTotals totals;
 
 	shuffle_totals(rel, snapshot, &totals);
@@ -446,7 +443,7 @@ am_scan_sample_next_block(TableScanDesc scan, struct SampleScanState *scanstate)
 {
 	REFUSE(scan->rs_rd, "TABLESAMPLE is not supported for",
 		   "Use WHERE random() < 0.01, or read some of the partitions with shuffle_read().");
-	return false;				/* keep compiler quiet */
+	return false; /* keep compiler quiet */
 }
 
 static bool
@@ -515,8 +512,7 @@ static const TableAmRoutine shuffle_methods = {
 	.relation_estimate_size = am_relation_estimate_size,
 
 	.scan_sample_next_block = am_scan_sample_next_block,
-	.scan_sample_next_tuple = am_scan_sample_next_tuple
-};
+	.scan_sample_next_tuple = am_scan_sample_next_tuple};
 
 PG_FUNCTION_INFO_V1(shuffle_tableam_handler);
 

@@ -54,7 +54,7 @@
 #include "write.h"
 
 /* Last field of an advisory lock's tag; those that SQL takes have 1 and 2 there. */
-#define NAME_LOCK_CLASS		0x5348
+#define NAME_LOCK_CLASS 0x5348
 
 const char *
 shuffle_target_name(const ShuffleTarget *target)
@@ -83,7 +83,7 @@ check_kind(const char *name, Form_pg_class form)
 static AclResult
 insert_privilege(Oid relid)
 {
-	AclResult	result = pg_class_aclcheck(relid, GetUserId(), ACL_INSERT);
+	AclResult result = pg_class_aclcheck(relid, GetUserId(), ACL_INSERT);
 
 	if (result != ACLCHECK_OK)
 		result = pg_attribute_aclcheck_all(relid, GetUserId(), ACL_INSERT, ACLMASK_ALL);
@@ -95,19 +95,19 @@ static void
 check_existing(const RangeVar *name, Oid relid, Oid oldrelid, void *arg)
 {
 	const ShuffleWriteArgs *args = arg;
-	HeapTuple	tuple;
+	HeapTuple				tuple;
 
 	if (!OidIsValid(relid))
 		return;
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	if (!HeapTupleIsValid(tuple))
-		return;					/* dropped in between: the lookup is done again */
+		return; /* dropped in between: the lookup is done again */
 	check_kind(name->relname, (Form_pg_class) GETSTRUCT(tuple));
 	ReleaseSysCache(tuple);
 
 	if (args->if_exists == SHUFFLE_IF_EXISTS_APPEND)
 	{
-		AclResult	result = insert_privilege(relid);
+		AclResult result = insert_privilege(relid);
 
 		if (result != ACLCHECK_OK)
 			aclcheck_error(result, OBJECT_TABLE, name->relname);
@@ -137,7 +137,7 @@ refuse_table(Relation rel, const char *what)
 void
 shuffle_refuse_published(Oid relid, Oid namespace, const char *name)
 {
-	List	   *publications = GetSchemaPublications(namespace);
+	List *publications = GetSchemaPublications(namespace);
 
 	if (OidIsValid(relid))
 		publications = list_concat(publications, GetRelationPublications(relid));
@@ -185,8 +185,8 @@ check_features(Relation rel)
 static void
 match_columns(ShuffleTarget *target, TupleDesc desc)
 {
-	TupleDesc	table = RelationGetDescr(target->rel);
-	int			n = 0;
+	TupleDesc table = RelationGetDescr(target->rel);
+	int		  n = 0;
 
 	target->attnums = palloc(sizeof(AttrNumber) * Max(table->natts, 1));
 	for (int i = 0; i < table->natts; i++)
@@ -222,11 +222,10 @@ match_columns(ShuffleTarget *target, TupleDesc desc)
 static void
 lock_name(Oid namespace, const char *relname)
 {
-	LOCKTAG		tag;
+	LOCKTAG tag;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, namespace,
-						 DatumGetUInt32(hash_any((const unsigned char *) relname,
-												 strlen(relname))),
+						 DatumGetUInt32(hash_any((const unsigned char *) relname, strlen(relname))),
 						 NAME_LOCK_CLASS);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	AcceptInvalidationMessages();
@@ -236,7 +235,7 @@ lock_name(Oid namespace, const char *relname)
 static void
 prepare_creation(ShuffleTarget *target)
 {
-	Oid			namespace = RangeVarGetCreationNamespace(target->name);
+	Oid namespace = RangeVarGetCreationNamespace(target->name);
 
 	if (isAnyTempNamespace(namespace))
 		ereport(ERROR,
@@ -247,8 +246,8 @@ prepare_creation(ShuffleTarget *target)
 		namespace == get_namespace_oid("information_schema", true))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot create table \"%s\" in system schema \"%s\"",
-						target->name->relname, get_namespace_name(namespace))));
+				 errmsg("cannot create table \"%s\" in system schema \"%s\"", target->name->relname,
+						get_namespace_name(namespace))));
 	if (pg_namespace_aclcheck(namespace, GetUserId(), ACL_CREATE) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_SCHEMA, get_namespace_name(namespace));
 	shuffle_refuse_published(InvalidOid, namespace, target->name->relname);
@@ -259,7 +258,7 @@ prepare_creation(ShuffleTarget *target)
 static Oid
 lookup(const ShuffleTarget *target)
 {
-	LOCKMODE	lockmode = NoLock;
+	LOCKMODE lockmode = NoLock;
 
 	if (target->args->if_exists == SHUFFLE_IF_EXISTS_APPEND)
 		lockmode = RowExclusiveLock;
@@ -304,7 +303,8 @@ shuffle_target_find(ShuffleTarget *target, TupleDesc desc)
 	target->rel = table_open(target->relid, NoLock);
 	if (args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
 		CheckTableNotInUse(target->rel, "replace");
-	shuffle_refuse_published(target->relid, RelationGetNamespace(target->rel), target->name->relname);
+	shuffle_refuse_published(target->relid, RelationGetNamespace(target->rel),
+							 target->name->relname);
 	check_features(target->rel);
 	match_columns(target, desc);
 	target->stored = shuffle_options_of(target->rel);
@@ -316,20 +316,19 @@ shuffle_target_find(ShuffleTarget *target, TupleDesc desc)
 static void
 create_table(ShuffleTarget *target, TupleDesc desc)
 {
-	CreateStmt *create = makeNode(CreateStmt);
+	CreateStmt	*create = makeNode(CreateStmt);
 	PlannedStmt *utility = makeNode(PlannedStmt);
-	char	   *text = psprintf("CREATE TABLE %s USING %s",
-								quote_qualified_identifier(target->name->schemaname,
-														   target->name->relname),
-								SHUFFLE_AM);
+	char		*text = psprintf(
+			   "CREATE TABLE %s USING %s",
+			   quote_qualified_identifier(target->name->schemaname, target->name->relname), SHUFFLE_AM);
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
-		create->tableElts = lappend(create->tableElts,
-									makeColumnDef(NameStr(att->attname), att->atttypid,
-												  att->atttypmod, att->attcollation));
+		create->tableElts = lappend(
+			create->tableElts,
+			makeColumnDef(NameStr(att->attname), att->atttypid, att->atttypmod, att->attcollation));
 	}
 	create->relation = target->name;
 	create->oncommit = ONCOMMIT_NOOP;
@@ -357,8 +356,8 @@ shuffle_target_prepare(ShuffleTarget *target, TupleDesc desc, const ShuffleOptio
 	else if (target->args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
 	{
 		Form_pg_class form = target->rel->rd_rel;
-		Oid			transient = make_new_heap(target->relid, form->reltablespace, form->relam,
-											  form->relpersistence, AccessExclusiveLock);
+		Oid			  transient = make_new_heap(target->relid, form->reltablespace, form->relam,
+												form->relpersistence, AccessExclusiveLock);
 
 		target->transient = table_open(transient, AccessExclusiveLock);
 	}
@@ -370,10 +369,10 @@ shuffle_target_finish(ShuffleTarget *target, const ShuffleOptions *options, uint
 {
 	if (target->transient != NULL)
 	{
-		Oid			transient = RelationGetRelid(target->transient);
+		Oid			  transient = RelationGetRelid(target->transient);
 		TransactionId frozen = target->transient->rd_rel->relfrozenxid;
-		MultiXactId minmulti = target->transient->rd_rel->relminmxid;
-		char		persistence = target->rel->rd_rel->relpersistence;
+		MultiXactId	  minmulti = target->transient->rd_rel->relminmxid;
+		char		  persistence = target->rel->rd_rel->relpersistence;
 
 		/* The query may have called a function that opened a cursor on the table. */
 		CheckTableNotInUse(target->rel, "replace");

@@ -40,9 +40,9 @@
 int
 shuffle_settings_needed(Oid type)
 {
-	int			mask = 0;
-	Oid			inner;
-	TupleDesc	desc;
+	int		  mask = 0;
+	Oid		  inner;
+	TupleDesc desc;
 
 	check_stack_depth();
 
@@ -96,8 +96,7 @@ shuffle_settings_needed(Oid type)
 			break;
 	}
 
-	if (OidIsValid(inner = get_element_type(type)) ||
-		OidIsValid(inner = get_range_subtype(type)))
+	if (OidIsValid(inner = get_element_type(type)) || OidIsValid(inner = get_range_subtype(type)))
 		return shuffle_settings_needed(inner);
 	if (OidIsValid(inner = get_multirange_range(type)))
 		return shuffle_settings_needed(inner);
@@ -192,7 +191,7 @@ shuffle_encoding_init(ShuffleEncoding *encoding)
 }
 
 /* Conversion works through long texts in pieces of so many bytes. */
-#define CONVERT_PIECE	(1024 * 1024)
+#define CONVERT_PIECE (1024 * 1024)
 
 /*
  * Converts text with a conversion function into palloc'd memory.  Returns how many bytes
@@ -201,16 +200,16 @@ shuffle_encoding_init(ShuffleEncoding *encoding)
 static size_t
 convert(Oid proc, int from, int to, const char *text, size_t len, char **result, size_t *result_len)
 {
-	size_t		done = 0;
-	size_t		used = 0;
-	size_t		cap = 0;
-	char	   *buf = NULL;
+	size_t done = 0;
+	size_t used = 0;
+	size_t cap = 0;
+	char  *buf = NULL;
 
 	while (done < len)
 	{
-		int			piece = (int) Min(len - done, CONVERT_PIECE);
-		size_t		worst = (size_t) piece * MAX_CONVERSION_GROWTH + 1;
-		int			taken;
+		int	   piece = (int) Min(len - done, CONVERT_PIECE);
+		size_t worst = (size_t) piece * MAX_CONVERSION_GROWTH + 1;
+		int	   taken;
 
 		if (cap - used < worst)
 		{
@@ -220,10 +219,9 @@ convert(Oid proc, int from, int to, const char *text, size_t len, char **result,
 			else
 				buf = repalloc_huge(buf, cap);
 		}
-		taken = pg_do_encoding_conversion_buf(proc, from, to,
-											  (unsigned char *) unconstify(char *, text) + done,
-											  piece, (unsigned char *) buf + used, (int) worst,
-											  true);
+		taken = pg_do_encoding_conversion_buf(
+			proc, from, to, (unsigned char *) unconstify(char *, text) + done, piece,
+			(unsigned char *) buf + used, (int) worst, true);
 		if (taken <= 0)
 			break;
 		done += (size_t) taken;
@@ -237,8 +235,8 @@ convert(Oid proc, int from, int to, const char *text, size_t len, char **result,
 bool
 shuffle_text_to_utf8(const ShuffleEncoding *encoding, const char **text, size_t *len)
 {
-	char	   *converted;
-	size_t		converted_len;
+	char  *converted;
+	size_t converted_len;
 
 	/* Every server encoding is a superset of ASCII. */
 	if (shuffle_is_ascii(*text, *len))
@@ -247,8 +245,8 @@ shuffle_text_to_utf8(const ShuffleEncoding *encoding, const char **text, size_t 
 		return pg_verify_mbstr(PG_UTF8, *text, (int) *len, true);
 	if (!OidIsValid(encoding->to_utf8))
 		return false;
-	if (convert(encoding->to_utf8, encoding->server, PG_UTF8, *text, *len,
-				&converted, &converted_len) != *len)
+	if (convert(encoding->to_utf8, encoding->server, PG_UTF8, *text, *len, &converted,
+				&converted_len) != *len)
 		return false;
 	*text = converted;
 	*len = converted_len;
@@ -258,9 +256,9 @@ shuffle_text_to_utf8(const ShuffleEncoding *encoding, const char **text, size_t 
 void
 shuffle_text_from_utf8(const ShuffleEncoding *encoding, const char **text, size_t *len)
 {
-	char	   *converted;
-	size_t		converted_len;
-	size_t		taken;
+	char  *converted;
+	size_t converted_len;
+	size_t taken;
 
 	if (encoding->verbatim || shuffle_is_ascii(*text, *len))
 		return;
@@ -269,8 +267,8 @@ shuffle_text_from_utf8(const ShuffleEncoding *encoding, const char **text, size_
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
 				 errmsg("default conversion function for encoding \"%s\" to \"%s\" does not exist",
 						pg_encoding_to_char(PG_UTF8), pg_encoding_to_char(encoding->server))));
-	taken = convert(encoding->from_utf8, PG_UTF8, encoding->server, *text, *len,
-					&converted, &converted_len);
+	taken = convert(encoding->from_utf8, PG_UTF8, encoding->server, *text, *len, &converted,
+					&converted_len);
 	if (taken != *len)
 		report_untranslatable_char(PG_UTF8, encoding->server, *text + taken, (int) (*len - taken));
 	*text = converted;

@@ -12,28 +12,29 @@
 
 /* ---- settings that the text form of a type depends on (bits) */
 
-#define SHUFFLE_SET_FORMAT		0x01	/* dates, intervals, floats, bytea, time zone,
+#define SHUFFLE_SET_FORMAT \
+	0x01						  /* dates, intervals, floats, bytea, time zone,
 										 * no notices */
-#define SHUFFLE_SET_MONETARY	0x02	/* lc_monetary */
-#define SHUFFLE_SET_PATH		0x04	/* search_path */
-#define SHUFFLE_SET_ALL			0x07
+#define SHUFFLE_SET_MONETARY 0x02 /* lc_monetary */
+#define SHUFFLE_SET_PATH	 0x04 /* search_path */
+#define SHUFFLE_SET_ALL		 0x07
 
 /* What shuffle_settings_begin() found; lives on the caller's stack. */
 typedef struct ShuffleSavedSettings
 {
-	int			mask;			/* 0: nothing was changed */
-	int			date_style;
-	int			date_order;
-	int			interval_style;
-	int			float_digits;
-	int			bytea_form;
-	pg_tz	   *timezone;
-	int			client_messages;
-	int			nestlevel;		/* 0: no nest level was opened */
+	int	   mask; /* 0: nothing was changed */
+	int	   date_style;
+	int	   date_order;
+	int	   interval_style;
+	int	   float_digits;
+	int	   bytea_form;
+	pg_tz *timezone;
+	int	   client_messages;
+	int	   nestlevel; /* 0: no nest level was opened */
 } ShuffleSavedSettings;
 
 /* Which of them the text form of a type may depend on, looking into its components. */
-extern int	shuffle_settings_needed(Oid type);
+extern int shuffle_settings_needed(Oid type);
 
 /*
  * Puts the fixed settings in force until shuffle_settings_end(), which the caller must
@@ -47,10 +48,10 @@ extern void shuffle_settings_end(const ShuffleSavedSettings *saved);
 
 typedef struct ShuffleEncoding
 {
-	int			server;			/* encoding of the database */
-	bool		verbatim;		/* text is stored as it is: UTF8 and SQL_ASCII */
-	Oid			to_utf8;		/* conversion functions; InvalidOid when there are none */
-	Oid			from_utf8;
+	int	 server;   /* encoding of the database */
+	bool verbatim; /* text is stored as it is: UTF8 and SQL_ASCII */
+	Oid	 to_utf8;  /* conversion functions; InvalidOid when there are none */
+	Oid	 from_utf8;
 } ShuffleEncoding;
 
 extern void shuffle_encoding_init(ShuffleEncoding *encoding);
@@ -59,8 +60,8 @@ extern void shuffle_encoding_init(ShuffleEncoding *encoding);
 static inline bool
 shuffle_is_ascii(const char *text, size_t len)
 {
-	uint64		seen = 0;
-	uint64		word;
+	uint64 seen = 0;
+	uint64 word;
 
 	if (len >= sizeof(word))
 	{
@@ -98,4 +99,4 @@ extern void shuffle_text_from_utf8(const ShuffleEncoding *encoding, const char *
 extern char *shuffle_name_to_utf8(const ShuffleEncoding *encoding, const char *name);
 extern char *shuffle_name_from_utf8(const ShuffleEncoding *encoding, const char *name);
 
-#endif							/* SHUFFLE_TEXTIO_H */
+#endif /* SHUFFLE_TEXTIO_H */

@@ -71,7 +71,7 @@ typedef struct TypeRow
 {
 	Oid			type;
 	ShuffleRepr repr;
-	const char *extension;		/* canonical Arrow extension, for 'arrow_ext' */
+	const char *extension; /* canonical Arrow extension, for 'arrow_ext' */
 } TypeRow;
 
 static const TypeRow shuffle_types[] = {
@@ -143,8 +143,8 @@ is_output_only(Oid type)
 static int
 compare_labels(const void *a, const void *b)
 {
-	Oid			va = ((const ShuffleLabel *) a)->value;
-	Oid			vb = ((const ShuffleLabel *) b)->value;
+	Oid va = ((const ShuffleLabel *) a)->value;
+	Oid vb = ((const ShuffleLabel *) b)->value;
 
 	return va < vb ? -1 : (va > vb ? 1 : 0);
 }
@@ -152,13 +152,13 @@ compare_labels(const void *a, const void *b)
 ShuffleLabel *
 shuffle_enum_labels(Oid type, const ShuffleEncoding *encoding, int *nlabels)
 {
-	CatCList   *list = SearchSysCacheList1(ENUMTYPOIDNAME, ObjectIdGetDatum(type));
+	CatCList	 *list = SearchSysCacheList1(ENUMTYPOIDNAME, ObjectIdGetDatum(type));
 	ShuffleLabel *labels = palloc(sizeof(ShuffleLabel) * Max(list->n_members, 1));
 
 	for (int i = 0; i < list->n_members; i++)
 	{
 		Form_pg_enum form = (Form_pg_enum) GETSTRUCT(&list->members[i]->tuple);
-		char	   *label = pstrdup(NameStr(form->enumlabel));
+		char		*label = pstrdup(NameStr(form->enumlabel));
 
 		labels[i].value = form->oid;
 		labels[i].label = shuffle_name_to_utf8(encoding, label);
@@ -194,8 +194,8 @@ numeric_typmod(int32 typmod, int32_t *precision, int32_t *scale)
 static ShuffleRepr
 choose_repr(const ShuffleTypeMap *map, const ShuffleNode *node, const char **extension)
 {
-	int32_t		precision;
-	int32_t		scale;
+	int32_t precision;
+	int32_t scale;
 
 	*extension = NULL;
 	if (map->types == SHUFFLE_TYPES_NATIVE)
@@ -278,15 +278,15 @@ build_list(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, int depth)
 	node->children[0].attnum = 1;
 	node->children[0].column = node->column;
 	/* the typmod of an array is that of its elements */
-	build_node(map, &node->children[0], &field->children[0], node->elemtype, node->typmod,
-			   "item", depth + 1);
+	build_node(map, &node->children[0], &field->children[0], node->elemtype, node->typmod, "item",
+			   depth + 1);
 }
 
 static void
 build_struct(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, int depth)
 {
-	TupleDesc	desc = lookup_rowtype_tupdesc_copy(node->type, -1);
-	int			n = 0;
+	TupleDesc desc = lookup_rowtype_tupdesc_copy(node->type, -1);
+	int		  n = 0;
 
 	node->desc = desc;
 	node->values = palloc(sizeof(Datum) * Max(desc->natts, 1));
@@ -296,7 +296,7 @@ build_struct(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, int depth)
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
-		char		number[16];
+		char			  number[16];
 
 		if (att->attisdropped)
 			continue;
@@ -329,14 +329,14 @@ build_node(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, Oid type, in
 	if (depth > SHF_MAX_NESTING)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("column \"%s\" is nested more than %d levels deep",
-						node->column, SHF_MAX_NESTING),
+				 errmsg("column \"%s\" is nested more than %d levels deep", node->column,
+						SHF_MAX_NESTING),
 				 errhint("Use types => 'native'.")));
 	if (get_typtype(type) == TYPTYPE_PSEUDO)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("column \"%s\" has pseudo-type %s, which cannot be stored",
-						node->column, format_type_be(type)),
+				 errmsg("column \"%s\" has pseudo-type %s, which cannot be stored", node->column,
+						format_type_be(type)),
 				 errhint("Cast the column to a real type.")));
 
 	node->typmod = typmod;
@@ -348,10 +348,10 @@ build_node(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, Oid type, in
 	field->kind = shuffle_reprs[node->repr].kind;
 	field->nullable = true;
 	add_meta(field, SHUFFLE_META_TYPE,
-			 shuffle_name_to_utf8(&map->encoding,
-								  format_type_extended(node->type, node->typmod,
-													   FORMAT_TYPE_TYPEMOD_GIVEN |
-													   FORMAT_TYPE_FORCE_QUALIFY)));
+			 shuffle_name_to_utf8(
+				 &map->encoding,
+				 format_type_extended(node->type, node->typmod,
+									  FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY)));
 	snprintf(number, sizeof(number), "%u", node->type);
 	add_meta(field, SHUFFLE_META_OID, number);
 	snprintf(number, sizeof(number), "%d", node->typmod);
@@ -380,8 +380,8 @@ build_node(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, Oid type, in
 			if (is_output_only(node->type))
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("column \"%s\" of type %s cannot be stored as text",
-								node->column, format_type_be(node->type)),
+						 errmsg("column \"%s\" of type %s cannot be stored as text", node->column,
+								format_type_be(node->type)),
 						 errdetail("The type's input function accepts no value."),
 						 errhint("Use types => 'native'.")));
 			getTypeOutputInfo(node->type, &function, &isvarlena);
@@ -404,8 +404,8 @@ ShuffleTypeMap *
 shuffle_typemap_create(TupleDesc desc, ShuffleTypes types, bool null_unrepresentable)
 {
 	ShuffleTypeMap *map = palloc0(sizeof(ShuffleTypeMap));
-	ShfError	err;
-	int			n = 0;
+	ShfError		err;
+	int				n = 0;
 
 	map->types = types;
 	map->null_unrepresentable = null_unrepresentable;
@@ -415,7 +415,7 @@ shuffle_typemap_create(TupleDesc desc, ShuffleTypes types, bool null_unrepresent
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
-		char		number[16];
+		char			  number[16];
 
 		if (att->attisdropped)
 			continue;
@@ -427,8 +427,8 @@ shuffle_typemap_create(TupleDesc desc, ShuffleTypes types, bool null_unrepresent
 		n++;
 	}
 	map->ncolumns = map->schema.nfields = n;
-	map->row_cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle pack row",
-										 ALLOCSET_DEFAULT_SIZES);
+	map->row_cxt =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle pack row", ALLOCSET_DEFAULT_SIZES);
 	SHUFFLE_CHECK(shf_schema_check(&map->schema, &err), &err);
 	return map;
 }

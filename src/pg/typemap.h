@@ -36,20 +36,20 @@ typedef enum ShuffleRepr
 	SHUFFLE_REPR_INTERVAL,
 	SHUFFLE_REPR_DECIMAL,
 	SHUFFLE_REPR_UUID,
-	SHUFFLE_REPR_BYVAL1,		/* native */
+	SHUFFLE_REPR_BYVAL1, /* native */
 	SHUFFLE_REPR_BYVAL2,
 	SHUFFLE_REPR_BYVAL4,
 	SHUFFLE_REPR_BYVAL8,
-	SHUFFLE_REPR_FIXED,			/* native, by reference */
+	SHUFFLE_REPR_FIXED, /* native, by reference */
 	/* variable width */
-	SHUFFLE_REPR_TEXT,			/* payload of a varlena that holds text */
+	SHUFFLE_REPR_TEXT, /* payload of a varlena that holds text */
 	SHUFFLE_REPR_NAME,
-	SHUFFLE_REPR_ENUM,			/* label */
-	SHUFFLE_REPR_NUMERIC,		/* its text form */
-	SHUFFLE_REPR_JSONB,			/* its text form */
-	SHUFFLE_REPR_OUTPUT,		/* what the output function prints */
-	SHUFFLE_REPR_BYTES,			/* payload of a varlena: bytea; native: all varlenas */
-	SHUFFLE_REPR_CSTRING,		/* native */
+	SHUFFLE_REPR_ENUM,	  /* label */
+	SHUFFLE_REPR_NUMERIC, /* its text form */
+	SHUFFLE_REPR_JSONB,	  /* its text form */
+	SHUFFLE_REPR_OUTPUT,  /* what the output function prints */
+	SHUFFLE_REPR_BYTES,	  /* payload of a varlena: bytea; native: all varlenas */
+	SHUFFLE_REPR_CSTRING, /* native */
 	/* nested */
 	SHUFFLE_REPR_LIST,
 	SHUFFLE_REPR_STRUCT,
@@ -60,32 +60,32 @@ typedef struct ShuffleReprInfo
 {
 	const char *name;
 	ShfKind		kind;
-	int16		typlen;			/* of the types that may use it; 0: any */
+	int16		typlen; /* of the types that may use it; 0: any */
 } ShuffleReprInfo;
 
 extern const ShuffleReprInfo shuffle_reprs[SHUFFLE_NREPRS];
 
 /* Keys of field metadata. */
-#define SHUFFLE_META_ATTNUM		"shuffle:attnum"
-#define SHUFFLE_META_REPR		"shuffle:repr"
-#define SHUFFLE_META_TYPE		"pg:type"
-#define SHUFFLE_META_OID		"pg:oid"
-#define SHUFFLE_META_TYPMOD		"pg:typmod"
-#define SHUFFLE_META_ENUM		"pg:enum"	/* "<oid>:<bytes>:<label>", blank-separated */
+#define SHUFFLE_META_ATTNUM "shuffle:attnum"
+#define SHUFFLE_META_REPR	"shuffle:repr"
+#define SHUFFLE_META_TYPE	"pg:type"
+#define SHUFFLE_META_OID	"pg:oid"
+#define SHUFFLE_META_TYPMOD "pg:typmod"
+#define SHUFFLE_META_ENUM	"pg:enum" /* "<oid>:<bytes>:<label>", blank-separated */
 
 typedef struct ShuffleLabel
 {
 	Oid			value;
-	const char *label;			/* UTF-8 */
+	const char *label; /* UTF-8 */
 	size_t		len;
 } ShuffleLabel;
 
 /* Growable memory for nested values. */
 typedef struct ShuffleBuffer
 {
-	char	   *data;
-	size_t		len;
-	size_t		cap;
+	char  *data;
+	size_t len;
+	size_t cap;
 } ShuffleBuffer;
 
 /*
@@ -94,75 +94,75 @@ typedef struct ShuffleBuffer
  */
 typedef struct ShuffleNode
 {
-	ShuffleRepr repr;
-	const char *column;			/* name of the top-level column, for messages */
-	AttrNumber	attnum;			/* in its table or composite; 1 for an element */
-	Oid			type;			/* base type of the values */
-	int32		typmod;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-	int			width;			/* SHUFFLE_REPR_FIXED: = typlen */
+	ShuffleRepr	   repr;
+	const char	  *column; /* name of the top-level column, for messages */
+	AttrNumber	   attnum; /* in its table or composite; 1 for an element */
+	Oid			   type;   /* base type of the values */
+	int32		   typmod;
+	int16		   typlen;
+	bool		   typbyval;
+	char		   typalign;
+	int			   width; /* SHUFFLE_REPR_FIXED: = typlen */
 	ShuffleDecimal decimal;
 
 	/* ENUM: by value when packing, by label when unpacking */
-	int			nlabels;
+	int			  nlabels;
 	ShuffleLabel *labels;
 
 	/* OUTPUT, JSONB, NUMERIC: output function when packing, input function when unpacking */
-	FmgrInfo	io;
-	Oid			ioparam;
+	FmgrInfo io;
+	Oid		 ioparam;
 
 	/* LIST: children[0] is the element; elemtype may be a domain over its type */
-	Oid			elemtype;
+	Oid elemtype;
 
 	/* STRUCT: row type, and one value per attribute */
-	TupleDesc	desc;
-	Datum	   *values;
-	bool	   *isnull;
-	int		   *fields;			/* unpack: child of each attribute, or -1 */
+	TupleDesc desc;
+	Datum	 *values;
+	bool	 *isnull;
+	int		 *fields; /* unpack: child of each attribute, or -1 */
 
-	int			nchildren;
+	int					nchildren;
 	struct ShuffleNode *children;
 
 	ShuffleBuffer buf;			/* packing a top-level LIST or STRUCT */
-	bool		short_header;	/* unpacking a varlena: 1-byte headers where they fit */
+	bool		  short_header; /* unpacking a varlena: 1-byte headers where they fit */
 } ShuffleNode;
 
-typedef struct ShufflePackColumn ShufflePackColumn;	/* pack_row.c */
+typedef struct ShufflePackColumn ShufflePackColumn; /* pack_row.c */
 
 struct ShuffleTypeMap
 {
-	ShuffleTypes types;
-	bool		null_unrepresentable;
-	ShfSchema	schema;
-	int			ncolumns;
-	ShuffleNode *columns;		/* parallel to schema.fields */
-	ShuffleEncoding encoding;
-	int			settings;		/* what the text forms of all columns need together */
-	MemoryContext row_cxt;		/* detoasted values and text forms of the current row */
-	bool		large_buffers;	/* some column's buf is to be given back */
-	ShufflePackColumn *pack_columns;	/* [ncolumns], for rows of pack_layout */
-	const ShfRowLayout *pack_layout;	/* NULL: no row was packed yet */
+	ShuffleTypes		types;
+	bool				null_unrepresentable;
+	ShfSchema			schema;
+	int					ncolumns;
+	ShuffleNode		   *columns; /* parallel to schema.fields */
+	ShuffleEncoding		encoding;
+	int					settings;	   /* what the text forms of all columns need together */
+	MemoryContext		row_cxt;	   /* detoasted values and text forms of the current row */
+	bool				large_buffers; /* some column's buf is to be given back */
+	ShufflePackColumn  *pack_columns;  /* [ncolumns], for rows of pack_layout */
+	const ShfRowLayout *pack_layout;   /* NULL: no row was packed yet */
 };
 
 /* A column of a table that a segment is read into. */
 typedef struct ShuffleUnpackColumn
 {
-	int			field;			/* of the segment's schema, or -1 */
+	int			field; /* of the segment's schema, or -1 */
 	ShuffleNode node;
-	int			settings;		/* what its text forms need */
-	char	   *refusal;		/* why it cannot be read, else NULL */
-	char	   *hint;			/* the way out, or NULL */
+	int			settings; /* what its text forms need */
+	char	   *refusal;  /* why it cannot be read, else NULL */
+	char	   *hint;	  /* the way out, or NULL */
 } ShuffleUnpackColumn;
 
 struct ShuffleUnpack
 {
-	TupleDesc	desc;			/* our copy, with missing values */
-	ShuffleUnpackColumn *columns;	/* by attribute number - 1 */
-	ShuffleEncoding encoding;
-	MemoryContext scratch_cxt;	/* elements and fields that become parts of values */
-	MemoryContext value_cxt;	/* what an input function leaves behind */
+	TupleDesc			 desc;	  /* our copy, with missing values */
+	ShuffleUnpackColumn *columns; /* by attribute number - 1 */
+	ShuffleEncoding		 encoding;
+	MemoryContext		 scratch_cxt; /* elements and fields that become parts of values */
+	MemoryContext		 value_cxt;	  /* what an input function leaves behind */
 };
 
 /*
@@ -176,11 +176,11 @@ extern bool shuffle_pack_value(ShuffleTypeMap *map, int column, Datum value, voi
 extern void shuffle_pack_release(ShuffleTypeMap *map);
 
 /* unpack_values.c: all representations but LIST and STRUCT; isnull is input. */
-extern void shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node,
-								  const ShfColumn *column, int64 first, int count,
-								  Datum *values, const bool *isnull, MemoryContext cxt);
+extern void
+shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
+					  int64 first, int count, Datum *values, const bool *isnull, MemoryContext cxt);
 
 /* Labels of an enum type as UTF-8, sorted by value. */
 extern ShuffleLabel *shuffle_enum_labels(Oid type, const ShuffleEncoding *encoding, int *nlabels);
 
-#endif							/* SHUFFLE_TYPEMAP_H */
+#endif /* SHUFFLE_TYPEMAP_H */

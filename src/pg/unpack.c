@@ -20,11 +20,10 @@
 #include "typemap.h"
 
 /* Elements of arrays, or fields of composites, that are decoded at a time. */
-#define NESTED_CHUNK	65536
+#define NESTED_CHUNK 65536
 
 static void unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
-						  int64 first, int count, Datum *values, bool *isnull,
-						  MemoryContext cxt);
+						  int64 first, int count, Datum *values, bool *isnull, MemoryContext cxt);
 
 static void
 unpack_nulls(const ShfColumn *column, int64 first, int count, bool *isnull)
@@ -38,7 +37,7 @@ unpack_nulls(const ShfColumn *column, int64 first, int count, bool *isnull)
 	}
 	for (int i = 0; i < count; i++)
 	{
-		int64		row = first + i;
+		int64 row = first + i;
 
 		isnull[i] = ((validity[row >> 3] >> (row & 7)) & 1) == 0;
 	}
@@ -69,15 +68,15 @@ static void
 unpack_list(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, int64 first,
 			int count, Datum *values, const bool *isnull, MemoryContext cxt)
 {
-	const int32_t *offsets = column->offsets + first;
-	ShuffleNode *element = &node->children[0];
+	const int32_t	*offsets = column->offsets + first;
+	ShuffleNode		*element = &node->children[0];
 	const ShfColumn *child = &column->children[0];
-	int32		start = offsets[0];
-	int32		nelements = offsets[count] - start;
-	bool		verbatim = is_verbatim(element) && child->validity == NULL;
-	Datum	   *elements = NULL;
-	bool	   *nulls = NULL;
-	MemoryContext old = MemoryContextSwitchTo(cxt);
+	int32			 start = offsets[0];
+	int32			 nelements = offsets[count] - start;
+	bool			 verbatim = is_verbatim(element) && child->validity == NULL;
+	Datum			*elements = NULL;
+	bool			*nulls = NULL;
+	MemoryContext	 old = MemoryContextSwitchTo(cxt);
 
 	if (!verbatim && nelements > 0)
 	{
@@ -89,8 +88,8 @@ unpack_list(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, i
 
 	for (int i = 0; i < count; i++)
 	{
-		int			n = offsets[i + 1] - offsets[i];
-		int			lower = 1;
+		int n = offsets[i + 1] - offsets[i];
+		int lower = 1;
 
 		values[i] = (Datum) 0;
 		if (isnull[i])
@@ -99,15 +98,15 @@ unpack_list(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, i
 			values[i] = PointerGetDatum(construct_empty_array(node->elemtype));
 		else if (verbatim)
 		{
-			Size		data_bytes = (Size) n * element->typlen;
-			Size		bytes = ARR_OVERHEAD_NONULLS(1) + data_bytes;
-			ArrayType  *array;
+			Size	   data_bytes = (Size) n * element->typlen;
+			Size	   bytes = ARR_OVERHEAD_NONULLS(1) + data_bytes;
+			ArrayType *array;
 
 			if (bytes > MaxAllocSize || n > MaxArraySize)
-				ereport(ERROR,
-						(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-						 errmsg("array size exceeds the maximum allowed (%d)",
-								(int) MaxAllocSize)));
+				ereport(
+					ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("array size exceeds the maximum allowed (%d)", (int) MaxAllocSize)));
 			array = palloc(bytes);
 			SET_VARSIZE(array, bytes);
 			array->ndim = 1;
@@ -120,11 +119,9 @@ unpack_list(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, i
 			values[i] = PointerGetDatum(array);
 		}
 		else
-			values[i] = PointerGetDatum(construct_md_array(elements + (offsets[i] - start),
-														   nulls + (offsets[i] - start),
-														   1, &n, &lower, node->elemtype,
-														   element->typlen, element->typbyval,
-														   element->typalign));
+			values[i] = PointerGetDatum(construct_md_array(
+				elements + (offsets[i] - start), nulls + (offsets[i] - start), 1, &n, &lower,
+				node->elemtype, element->typlen, element->typbyval, element->typalign));
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -133,14 +130,14 @@ static void
 unpack_struct(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, int64 first,
 			  int count, Datum *values, const bool *isnull, MemoryContext cxt)
 {
-	int			natts = node->desc->natts;
-	Datum	  **fields = MemoryContextAlloc(unpack->scratch_cxt, sizeof(Datum *) * (natts + 1));
-	bool	  **nulls = MemoryContextAlloc(unpack->scratch_cxt, sizeof(bool *) * (natts + 1));
+	int			  natts = node->desc->natts;
+	Datum		**fields = MemoryContextAlloc(unpack->scratch_cxt, sizeof(Datum *) * (natts + 1));
+	bool		**nulls = MemoryContextAlloc(unpack->scratch_cxt, sizeof(bool *) * (natts + 1));
 	MemoryContext old;
 
 	for (int att = 0; att < natts; att++)
 	{
-		int			field = node->fields[att];
+		int field = node->fields[att];
 
 		if (field < 0)
 		{
@@ -191,14 +188,13 @@ unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
 static int
 chunk_rows(const ShuffleNode *node, const ShfColumn *column, int64 first, int count)
 {
-	int			n = 1;
+	int n = 1;
 
 	if (node->repr == SHUFFLE_REPR_STRUCT)
 		return Min(count, Max(NESTED_CHUNK / Max(node->desc->natts, 1), 1));
 	if (node->repr != SHUFFLE_REPR_LIST)
 		return count;
-	while (n < count &&
-		   column->offsets[first + n + 1] - column->offsets[first] <= NESTED_CHUNK)
+	while (n < count && column->offsets[first + n + 1] - column->offsets[first] <= NESTED_CHUNK)
 		n++;
 	return n;
 }
@@ -209,7 +205,7 @@ unpack_chunks(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
 {
 	while (count > 0)
 	{
-		int			n = chunk_rows(node, column, first, count);
+		int n = chunk_rows(node, column, first, count);
 
 		unpack_values(unpack, node, column, first, n, values, isnull, cxt);
 		MemoryContextReset(unpack->scratch_cxt);
@@ -227,8 +223,8 @@ unpack_missing(ShuffleUnpack *unpack, AttrNumber attnum, int count, Datum *value
 			   MemoryContext cxt)
 {
 	Form_pg_attribute att = TupleDescAttr(unpack->desc, attnum - 1);
-	bool		null = true;
-	Datum		value = (Datum) 0;
+	bool			  null = true;
+	Datum			  value = (Datum) 0;
 
 	if (!att->attisdropped)
 		value = getmissingattr(unpack->desc, attnum, &null);
@@ -266,7 +262,7 @@ shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn 
 	if (target->refusal != NULL)
 	{
 		Form_pg_attribute att = TupleDescAttr(unpack->desc, attnum - 1);
-		char	   *relation = get_rel_name(att->attrelid);
+		char			 *relation = get_rel_name(att->attrelid);
 
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),

@@ -21,32 +21,33 @@
 
 #include "typemap.h"
 
-#define UNIX_EPOCH_DAYS	(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
+#define UNIX_EPOCH_DAYS (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
 #define UNIX_EPOCH_US	((int64) UNIX_EPOCH_DAYS * USECS_PER_DAY)
 
 /* Bytes that copy_bytes() reads and writes at once: a value's scratch has as many more. */
-#define COPY_SLACK		32
+#define COPY_SLACK 32
 
 /* ---------------------------------------------------------------- fixed width */
 
 /* values[i] = expression of v, the i-th value; those of NULLs are read too. */
 #define UNPACK_LOOP(type, expression) \
-do { \
-	const uint8_t *p_ = column->data + first * (int64) sizeof(type); \
-	for (int i = 0; i < count; i++) \
+	do \
 	{ \
-		type		v; \
-		memcpy(&v, p_ + i * sizeof(type), sizeof(type)); \
-		values[i] = (expression); \
-	} \
-} while (0)
+		const uint8_t *p_ = column->data + first * (int64) sizeof(type); \
+		for (int i = 0; i < count; i++) \
+		{ \
+			type v; \
+			memcpy(&v, p_ + i * sizeof(type), sizeof(type)); \
+			values[i] = (expression); \
+		} \
+	} while (0)
 
 static void
 unpack_bool(const ShfColumn *column, int64 first, int count, Datum *values)
 {
 	for (int i = 0; i < count; i++)
 	{
-		int64		row = first + i;
+		int64 row = first + i;
 
 		values[i] = BoolGetDatum((column->data[row >> 3] >> (row & 7)) & 1);
 	}
@@ -57,11 +58,11 @@ unpack_decimal(const ShuffleNode *node, const ShfColumn *column, int64 first, in
 			   Datum *values, const bool *isnull, MemoryContext cxt)
 {
 	const uint8_t *src = column->data + first * (int64) sizeof(int128);
-	char	   *dst = MemoryContextAllocHuge(cxt, (Size) count * SHUFFLE_NUMERIC_MAX_BYTES);
+	char		  *dst = MemoryContextAllocHuge(cxt, (Size) count * SHUFFLE_NUMERIC_MAX_BYTES);
 
 	for (int i = 0; i < count; i++, src += sizeof(int128))
 	{
-		int128		value;
+		int128 value;
 
 		values[i] = PointerGetDatum(dst);
 		if (isnull[i])
@@ -72,15 +73,14 @@ unpack_decimal(const ShuffleNode *node, const ShfColumn *column, int64 first, in
 }
 
 static void
-unpack_interval(const ShfColumn *column, int64 first, int count, Datum *values,
-				MemoryContext cxt)
+unpack_interval(const ShfColumn *column, int64 first, int count, Datum *values, MemoryContext cxt)
 {
 	const uint8_t *src = column->data + first * 16;
-	Interval   *dst = MemoryContextAllocHuge(cxt, (Size) count * sizeof(Interval));
+	Interval	  *dst = MemoryContextAllocHuge(cxt, (Size) count * sizeof(Interval));
 
 	for (int i = 0; i < count; i++, src += 16)
 	{
-		int64		ns;
+		int64 ns;
 
 		memcpy(&dst[i].month, src, 4);
 		memcpy(&dst[i].day, src + 4, 4);
@@ -95,10 +95,10 @@ static void
 unpack_fixed(const ShuffleNode *node, const ShfColumn *column, int64 first, int count,
 			 Datum *values, MemoryContext cxt)
 {
-	Size		width = (Size) node->width;
-	Size		stride = att_align_nominal(width, node->typalign);
+	Size		   width = (Size) node->width;
+	Size		   stride = att_align_nominal(width, node->typalign);
 	const uint8_t *src = column->data + first * (int64) width;
-	char	   *dst = MemoryContextAllocHuge(cxt, (Size) count * stride);
+	char		  *dst = MemoryContextAllocHuge(cxt, (Size) count * stride);
 
 	if (stride == width)
 		memcpy(dst, src, (Size) count * width);
@@ -122,7 +122,7 @@ copy_bytes(char *dst, const uint8_t *src, size_t len, const uint8_t *src_limit)
 {
 	if (len <= COPY_SLACK && src_limit - src >= COPY_SLACK)
 	{
-		uint64		words[COPY_SLACK / sizeof(uint64)];
+		uint64 words[COPY_SLACK / sizeof(uint64)];
 
 		memcpy(words, src, sizeof(words));
 		memcpy(dst, words, sizeof(words));
@@ -148,14 +148,14 @@ unpack_varlena(const ShuffleNode *node, const ShfColumn *column, int64 first, in
 {
 	const int32_t *offsets = column->offsets + first;
 	const uint8_t *limit = column->data + column->data_bytes;
-	Size		align = node->typalign == TYPALIGN_DOUBLE ? ALIGNOF_DOUBLE : ALIGNOF_INT;
-	Size		total = (Size) (offsets[count] - offsets[0]);
-	char	   *dst;
+	Size		   align = node->typalign == TYPALIGN_DOUBLE ? ALIGNOF_DOUBLE : ALIGNOF_INT;
+	Size		   total = (Size) (offsets[count] - offsets[0]);
+	char		  *dst;
 
 	dst = MemoryContextAllocHuge(cxt, total + (Size) count * (VARHDRSZ + align - 1) + COPY_SLACK);
 	for (int i = 0; i < count; i++)
 	{
-		size_t		len = (size_t) (offsets[i + 1] - offsets[i]);
+		size_t		   len = (size_t) (offsets[i + 1] - offsets[i]);
 		const uint8_t *src = column->data + offsets[i];
 
 		if (isnull[i])
@@ -212,10 +212,10 @@ unpack_converted(ShuffleUnpack *unpack, const ShuffleNode *node, const ShfColumn
 }
 
 static void
-unpack_name(ShuffleUnpack *unpack, const ShfColumn *column, int64 first, int count,
-			Datum *values, const bool *isnull, MemoryContext cxt)
+unpack_name(ShuffleUnpack *unpack, const ShfColumn *column, int64 first, int count, Datum *values,
+			const bool *isnull, MemoryContext cxt)
 {
-	NameData   *dst = MemoryContextAllocHuge(cxt, (Size) count * sizeof(NameData));
+	NameData *dst = MemoryContextAllocHuge(cxt, (Size) count * sizeof(NameData));
 
 	for (int i = 0; i < count; i++)
 	{
@@ -232,15 +232,14 @@ unpack_name(ShuffleUnpack *unpack, const ShfColumn *column, int64 first, int cou
 }
 
 static void
-unpack_cstring(const ShfColumn *column, int64 first, int count, Datum *values,
-			   MemoryContext cxt)
+unpack_cstring(const ShfColumn *column, int64 first, int count, Datum *values, MemoryContext cxt)
 {
 	const int32_t *offsets = column->offsets + first;
-	char	   *dst = MemoryContextAllocHuge(cxt, (Size) (offsets[count] - offsets[0]) + count + 1);
+	char *dst = MemoryContextAllocHuge(cxt, (Size) (offsets[count] - offsets[0]) + count + 1);
 
 	for (int i = 0; i < count; i++)
 	{
-		size_t		len = (size_t) (offsets[i + 1] - offsets[i]);
+		size_t len = (size_t) (offsets[i + 1] - offsets[i]);
 
 		values[i] = CStringGetDatum(dst);
 		memcpy(dst, column->data + offsets[i], len);
@@ -250,8 +249,8 @@ unpack_cstring(const ShfColumn *column, int64 first, int count, Datum *values,
 }
 
 static void
-unpack_enum(const ShuffleNode *node, const ShfColumn *column, int64 first, int count,
-			Datum *values, const bool *isnull)
+unpack_enum(const ShuffleNode *node, const ShfColumn *column, int64 first, int count, Datum *values,
+			const bool *isnull)
 {
 	const ShuffleLabel *label = NULL;
 
@@ -271,10 +270,9 @@ unpack_enum(const ShuffleNode *node, const ShfColumn *column, int64 first, int c
 			label = NULL;
 			while (low <= high && label == NULL)
 			{
-				int			mid = (low + high) / 2;
+				int					mid = (low + high) / 2;
 				const ShuffleLabel *l = &node->labels[mid];
-				int			order = l->len != len ? (l->len < len ? -1 : 1) :
-					memcmp(l->label, text, len);
+				int order = l->len != len ? (l->len < len ? -1 : 1) : memcmp(l->label, text, len);
 
 				if (order == 0)
 					label = l;
@@ -286,8 +284,8 @@ unpack_enum(const ShuffleNode *node, const ShfColumn *column, int64 first, int c
 			if (label == NULL)
 				ereport(ERROR,
 						(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
-						 errmsg("enum %s has no label \"%.*s\"",
-								format_type_be(node->type), (int) len, text)));
+						 errmsg("enum %s has no label \"%.*s\"", format_type_be(node->type),
+								(int) len, text)));
 		}
 		values[i] = ObjectIdGetDatum(label->value);
 	}
@@ -330,13 +328,13 @@ unpack_input(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, 
 }
 
 static void
-unpack_numeric(ShuffleNode *node, const ShfColumn *column, int64 first, int count,
-			   Datum *values, const bool *isnull, MemoryContext cxt)
+unpack_numeric(ShuffleNode *node, const ShfColumn *column, int64 first, int count, Datum *values,
+			   const bool *isnull, MemoryContext cxt)
 {
 	const int32_t *offsets = column->offsets + first;
-	Size		total = (Size) (offsets[count] - offsets[0]);
-	char	   *dst = MemoryContextAllocHuge(cxt, total / 2 + (Size) count *
-											 SHUFFLE_NUMERIC_TEXT_BYTES(0) + MAXIMUM_ALIGNOF);
+	Size		   total = (Size) (offsets[count] - offsets[0]);
+	char		  *dst = MemoryContextAllocHuge(
+				 cxt, total / 2 + (Size) count * SHUFFLE_NUMERIC_TEXT_BYTES(0) + MAXIMUM_ALIGNOF);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
 
 	for (int i = 0; i < count; i++)
@@ -364,8 +362,7 @@ unpack_numeric(ShuffleNode *node, const ShfColumn *column, int64 first, int coun
 
 void
 shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
-					  int64 first, int count, Datum *values, const bool *isnull,
-					  MemoryContext cxt)
+					  int64 first, int count, Datum *values, const bool *isnull, MemoryContext cxt)
 {
 	switch (node->repr)
 	{

@@ -23,26 +23,26 @@
 PG_FUNCTION_INFO_V1(shuffle_write);
 
 /* A block with fewer rows costs more than its rows do. */
-#define SMALL_BLOCK_ROWS	64
+#define SMALL_BLOCK_ROWS 64
 
 typedef struct PartitionTotals
 {
-	int64		rows;
-	int64		bytes;
-	int64		raw_bytes;
-	int32		blocks;
-	int32		segments;
+	int64 rows;
+	int64 bytes;
+	int64 raw_bytes;
+	int32 blocks;
+	int32 segments;
 } PartitionTotals;
 
 /* What has been written, over all segments. */
 typedef struct WriteTotals
 {
-	int			npartitions;
+	int				 npartitions;
 	PartitionTotals *partitions;
-	uint64		rows;
-	uint64		blocks;
-	uint64		raw_bytes;
-	int			nwriters;		/* that wrote anything */
+	uint64			 rows;
+	uint64			 blocks;
+	uint64			 raw_bytes;
+	int				 nwriters; /* that wrote anything */
 } WriteTotals;
 
 /* Bounds by the query's data where none are known; keys count query columns there. */
@@ -77,13 +77,13 @@ static bytea *
 run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *options,
 		const ShufflePlace *place, int progress)
 {
-	TupleDesc	desc = RelationGetDescr(target->dest);
-	TupleDesc	table = RelationGetDescr(target->rel);
-	int			nargs = query->desc->natts;
-	ShuffleJob	job = {0};
-	int			workers = target->args->workers;
+	TupleDesc		  desc = RelationGetDescr(target->dest);
+	TupleDesc		  table = RelationGetDescr(target->rel);
+	int				  nargs = query->desc->natts;
+	ShuffleJob		  job = {0};
+	int				  workers = target->args->workers;
 	ShuffleJobHandle *handle;
-	bytea	   *result;
+	bytea			 *result;
 
 	if (!shuffle_columns_parallel_safe(options, desc))
 		workers = 0;
@@ -121,7 +121,7 @@ run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *
 static void
 add_segment(WriteTotals *totals, const ShfSegment *segment)
 {
-	int64		last = -1;
+	int64 last = -1;
 
 	for (uint32 i = 0; i < segment->nextents; i++)
 	{
@@ -150,19 +150,19 @@ static void
 publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOptions *options,
 				 const ShufflePlace *place, WriteTotals *totals)
 {
-	char	   *routing = shuffle_options_format(options, true);
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shuffle segment",
-												  ALLOCSET_DEFAULT_SIZES);
+	char		 *routing = shuffle_options_format(options, true);
+	MemoryContext context =
+		AllocSetContextCreate(CurrentMemoryContext, "shuffle segment", ALLOCSET_DEFAULT_SIZES);
 	ShuffleSummary summary;
-	Size		position = 0;
-	int64		last_writer = -1;
+	Size		   position = 0;
+	int64		   last_writer = -1;
 
 	if (result == NULL)
 		return;
 	for (;;)
 	{
 		const ShfSegment *segment = &summary.segment;
-		MemoryContext old = MemoryContextSwitchTo(context);
+		MemoryContext	  old = MemoryContextSwitchTo(context);
 
 		if (!shuffle_summary_next(result, &position, &summary))
 		{
@@ -190,7 +190,7 @@ publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOption
 static void
 advise(const WriteTotals *totals)
 {
-	uint64		needed = 0;		/* blocks if every writer made one for each partition */
+	uint64 needed = 0; /* blocks if every writer made one for each partition */
 
 	if (totals->blocks == 0 || totals->rows / totals->blocks >= SMALL_BLOCK_ROWS)
 		return;
@@ -203,16 +203,16 @@ advise(const WriteTotals *totals)
 			(errmsg("blocks have %.1f rows on average",
 					(double) totals->rows / (double) totals->blocks),
 			 shuffle_setting_block_rows < SMALL_BLOCK_ROWS ?
-			 errhint("Raise \"%s\", now %d.", "shuffle_ext.block_rows",
-					 shuffle_setting_block_rows) :
-			 totals->raw_bytes / totals->blocks >= shuffle_setting_block_bytes / 2 ?
-			 errhint("The rows are wide: raise \"%s\", now %d bytes.", "shuffle_ext.block_bytes",
-					 shuffle_setting_block_bytes) :
-			 totals->rows / needed < SMALL_BLOCK_ROWS ?
-			 errhint("There are few rows for so many partitions: use fewer than %d%s.",
-					 totals->npartitions, totals->nwriters > 1 ? ", or fewer workers" : "") :
-			 errhint("Raise \"%s\", now %d kB, or use fewer partitions.",
-					 "shuffle_ext.memory_limit", shuffle_setting_memory_limit_kb)));
+				 errhint("Raise \"%s\", now %d.", "shuffle_ext.block_rows",
+						 shuffle_setting_block_rows) :
+				 totals->raw_bytes / totals->blocks >= shuffle_setting_block_bytes / 2 ?
+				 errhint("The rows are wide: raise \"%s\", now %d bytes.",
+						 "shuffle_ext.block_bytes", shuffle_setting_block_bytes) :
+				 totals->rows / needed < SMALL_BLOCK_ROWS ?
+				 errhint("There are few rows for so many partitions: use fewer than %d%s.",
+						 totals->npartitions, totals->nwriters > 1 ? ", or fewer workers" : "") :
+				 errhint("Raise \"%s\", now %d kB, or use fewer partitions.",
+						 "shuffle_ext.memory_limit", shuffle_setting_memory_limit_kb)));
 }
 
 static void
@@ -221,8 +221,8 @@ return_rows(ReturnSetInfo *rsinfo, const WriteTotals *totals)
 	for (int i = 0; i < totals->npartitions; i++)
 	{
 		const PartitionTotals *p = &totals->partitions[i];
-		Datum		values[6];
-		bool		nulls[6] = {0};
+		Datum				   values[6];
+		bool				   nulls[6] = {0};
 
 		CHECK_FOR_INTERRUPTS();
 		values[0] = Int32GetDatum(i);
@@ -243,26 +243,25 @@ return_rows(ReturnSetInfo *rsinfo, const WriteTotals *totals)
 Datum
 shuffle_write(PG_FUNCTION_ARGS)
 {
-	MemoryContext context;
-	MemoryContext old;
+	MemoryContext	  context;
+	MemoryContext	  old;
 	ShuffleWriteArgs *args;
-	ShuffleQuery *query;
-	ShuffleTarget *target;
-	ShuffleOptions *options;
-	TupleDesc	desc;
-	ShufflePlace place;
-	ShuffleStorage storage;
-	WriteTotals totals = {0};
-	bytea	   *result;
-	int			progress;
+	ShuffleQuery	 *query;
+	ShuffleTarget	 *target;
+	ShuffleOptions	 *options;
+	TupleDesc		  desc;
+	ShufflePlace	  place;
+	ShuffleStorage	  storage;
+	WriteTotals		  totals = {0};
+	bytea			 *result;
+	int				  progress;
 
 	PreventCommandDuringRecovery("shuffle_write()");
 	PreventCommandIfReadOnly("shuffle_write()");
 	PreventCommandIfParallelMode("shuffle_write()");
 	InitMaterializedSRF(fcinfo, 0);
 
-	context = AllocSetContextCreate(CurrentMemoryContext, "shuffle_write",
-									ALLOCSET_DEFAULT_SIZES);
+	context = AllocSetContextCreate(CurrentMemoryContext, "shuffle_write", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
 
 	args = shuffle_write_args(fcinfo);
@@ -283,8 +282,8 @@ shuffle_write(PG_FUNCTION_ARGS)
 	shuffle_target_prepare(target, query->desc, options);
 	storage = shuffle_storage_of(target->dest);
 	shuffle_place_prepare(&place, &storage);
-	progress = shuffle_progress_begin(SHUFFLE_OPERATION_WRITE, RelationGetRelid(target->rel),
-									  MyProcPid);
+	progress =
+		shuffle_progress_begin(SHUFFLE_OPERATION_WRITE, RelationGetRelid(target->rel), MyProcPid);
 	result = run_job(query, target, options, &place, progress);
 
 	shuffle_progress_phase(progress, SHUFFLE_PHASE_PUBLISH);

@@ -34,24 +34,24 @@ typedef enum ShuffleIfExists
 /* Arguments as they were given: NULL, or has_... false, where they were left out. */
 typedef struct ShuffleWriteArgs
 {
-	char	   *query;
-	char	   *target;
-	bool		has_partitions;
-	int			partitions;
-	bool		has_keys;		/* '{}' is given, with nkeys 0 */
-	int			nkeys;
-	char	  **keys;
-	char	   *method;
-	bool		has_bounds;
-	int			nbounds;
-	char	  **bounds;
-	char	   *hash;
-	char	   *layout;
-	char	   *codec;
-	char	   *types;
-	char	   *unrepresentable;
+	char		   *query;
+	char		   *target;
+	bool			has_partitions;
+	int				partitions;
+	bool			has_keys; /* '{}' is given, with nkeys 0 */
+	int				nkeys;
+	char		  **keys;
+	char		   *method;
+	bool			has_bounds;
+	int				nbounds;
+	char		  **bounds;
+	char		   *hash;
+	char		   *layout;
+	char		   *codec;
+	char		   *types;
+	char		   *unrepresentable;
 	ShuffleIfExists if_exists;
-	int			workers;		/* 0: never in parallel, -1: the planner's choice */
+	int				workers; /* 0: never in parallel, -1: the planner's choice */
 } ShuffleWriteArgs;
 
 /*
@@ -68,10 +68,10 @@ extern ShuffleWriteArgs *shuffle_write_args(FunctionCallInfo fcinfo);
 
 typedef struct ShuffleQuery
 {
-	const char *text;			/* as the user wrote it */
-	Query	   *analysed;		/* the user's query alone, not rewritten */
-	Query	   *wrapped;		/* SELECT shuffle_sink(job, c1, ...) FROM (query), rewritten */
-	TupleDesc	desc;			/* its output columns, names as given */
+	const char *text;	  /* as the user wrote it */
+	Query	   *analysed; /* the user's query alone, not rewritten */
+	Query	   *wrapped;  /* SELECT shuffle_sink(job, c1, ...) FROM (query), rewritten */
+	TupleDesc	desc;	  /* its output columns, names as given */
 } ShuffleQuery;
 
 /*
@@ -84,8 +84,7 @@ extern ShuffleQuery *shuffle_query_parse(const char *text, Oid sink_namespace);
  * Casts the query's columns to the types of a table's columns as INSERT would.
  * attnums[i] is the attribute that column i goes to.
  */
-extern void shuffle_query_coerce(ShuffleQuery *query, TupleDesc target,
-								 const AttrNumber *attnums);
+extern void shuffle_query_coerce(ShuffleQuery *query, TupleDesc target, const AttrNumber *attnums);
 
 /*
  * Plans and runs the wrapped query.  job is the sink's first argument.  Returns the
@@ -98,14 +97,14 @@ extern bytea *shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, in
 typedef struct ShuffleTarget
 {
 	const ShuffleWriteArgs *args;
-	RangeVar   *name;
-	bool		exists;			/* before this call */
-	Oid			relid;			/* the table; invalid until it is created */
-	Relation	rel;			/* the table, open and locked */
-	Relation	transient;		/* replace: takes the rows, swapped in at the end */
-	Relation	dest;			/* rel or transient */
-	AttrNumber *attnums;		/* [columns of the query] where they go; NULL: new table */
-	ShuffleOptions *stored;		/* of an existing table */
+	RangeVar			   *name;
+	bool					exists;	   /* before this call */
+	Oid						relid;	   /* the table; invalid until it is created */
+	Relation				rel;	   /* the table, open and locked */
+	Relation				transient; /* replace: takes the rows, swapped in at the end */
+	Relation				dest;	   /* rel or transient */
+	AttrNumber			   *attnums;   /* [columns of the query] where they go; NULL: new table */
+	ShuffleOptions		   *stored;	   /* of an existing table */
 } ShuffleTarget;
 
 /* Before the query is looked at: understands the name, locks a table that is replaced. */
@@ -115,34 +114,34 @@ extern ShuffleTarget *shuffle_target_begin(const ShuffleWriteArgs *args);
 extern void shuffle_target_find(ShuffleTarget *target, TupleDesc desc);
 
 /* Creates the table with its options, or the transient relation of a replacement. */
-extern void shuffle_target_prepare(ShuffleTarget *target, TupleDesc desc,
-								   const ShuffleOptions *options);
+extern void
+shuffle_target_prepare(ShuffleTarget *target, TupleDesc desc, const ShuffleOptions *options);
 
 /* Name of the table for messages. */
 extern const char *shuffle_target_name(const ShuffleTarget *target);
 
 /* After the segments are published: swaps, stores changed options, closes. */
-extern void shuffle_target_finish(ShuffleTarget *target, const ShuffleOptions *options,
-								  uint64 rows);
+extern void
+shuffle_target_finish(ShuffleTarget *target, const ShuffleOptions *options, uint64 rows);
 
 /*
  * write_args.c: the options to write with, from the arguments and from what the table
  * has stored.  desc describes the query's columns.  Keys are attribute numbers of the
  * table.  Range bounds that are to be estimated are missing (nbounds 0).
  */
-extern ShuffleOptions *shuffle_write_options(const ShuffleWriteArgs *args, TupleDesc desc,
-											 const ShuffleTarget *target);
+extern ShuffleOptions *
+shuffle_write_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarget *target);
 
 /* ------------------------------------------------------------ job.c */
 
 /* What a writing process gets to know from the leader. */
 typedef struct ShuffleJob
 {
-	ShuffleWriteSpec spec;		/* desc, options and path filled; writer is this process's */
-	char	   *relname;		/* for messages */
-	int			nargs;			/* columns that the sink is given */
-	AttrNumber *attnums;		/* [nargs] attribute that each goes to */
-	bool	   *notnull;		/* [nargs] is NULL forbidden there? */
+	ShuffleWriteSpec spec;	  /* desc, options and path filled; writer is this process's */
+	char			*relname; /* for messages */
+	int				 nargs;	  /* columns that the sink is given */
+	AttrNumber		*attnums; /* [nargs] attribute that each goes to */
+	bool			*notnull; /* [nargs] is NULL forbidden there? */
 } ShuffleJob;
 
 typedef struct ShuffleJobHandle ShuffleJobHandle;
@@ -167,9 +166,9 @@ extern void shuffle_job_destroy(ShuffleJobHandle *handle);
 /* One segment in a summary. */
 typedef struct ShuffleSummary
 {
-	uint32		writer;
-	ShfSegment	segment;		/* extents palloc'd in the current context */
-	ShfMetrics	metrics;		/* what segment.metrics points to */
+	uint32	   writer;
+	ShfSegment segment; /* extents palloc'd in the current context */
+	ShfMetrics metrics; /* what segment.metrics points to */
 } ShuffleSummary;
 
 /*
@@ -178,4 +177,4 @@ typedef struct ShuffleSummary
  */
 extern bool shuffle_summary_next(bytea *result, Size *position, ShuffleSummary *summary);
 
-#endif							/* SHUFFLE_WRITE_H */
+#endif /* SHUFFLE_WRITE_H */

@@ -19,9 +19,11 @@
 /* Numbers of the SQL function's arguments. */
 enum
 {
-	ARG_QUERY, ARG_TARGET,
-	ARG_PARTITIONS,				/* first of the options, see shuffle_option_args() */
-	ARG_IF_EXISTS = ARG_PARTITIONS + 9, ARG_WORKERS
+	ARG_QUERY,
+	ARG_TARGET,
+	ARG_PARTITIONS, /* first of the options, see shuffle_option_args() */
+	ARG_IF_EXISTS = ARG_PARTITIONS + 9,
+	ARG_WORKERS
 };
 
 static char *
@@ -33,7 +35,7 @@ text_argument(FunctionCallInfo fcinfo, int n)
 static char *
 required_argument(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	char	   *value = text_argument(fcinfo, n);
+	char *value = text_argument(fcinfo, n);
 
 	if (value == NULL)
 		ereport(ERROR,
@@ -46,9 +48,9 @@ static bool
 array_argument(FunctionCallInfo fcinfo, int n, const char *name, const char *function,
 			   char ***values, int *nvalues)
 {
-	ArrayType  *array;
-	Datum	   *elements;
-	bool	   *nulls;
+	ArrayType *array;
+	Datum	  *elements;
+	bool	  *nulls;
 
 	if (PG_ARGISNULL(n))
 		return false;
@@ -56,8 +58,7 @@ array_argument(FunctionCallInfo fcinfo, int n, const char *name, const char *fun
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("argument \"%s\" of %s must be a one-dimensional array", name,
-						function)));
+				 errmsg("argument \"%s\" of %s must be a one-dimensional array", name, function)));
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, nvalues);
 	*values = palloc(sizeof(char *) * Max(*nvalues, 1));
 	for (int i = 0; i < *nvalues; i++)
@@ -94,11 +95,10 @@ shuffle_option_args(FunctionCallInfo fcinfo, int first, const char *function,
 	args->has_partitions = !PG_ARGISNULL(first);
 	if (args->has_partitions)
 		args->partitions = PG_GETARG_INT32(first);
-	args->has_keys = array_argument(fcinfo, first + 1, "keys", function, &args->keys,
-									&args->nkeys);
+	args->has_keys = array_argument(fcinfo, first + 1, "keys", function, &args->keys, &args->nkeys);
 	args->method = text_argument(fcinfo, first + 2);
-	args->has_bounds = array_argument(fcinfo, first + 3, "bounds", function, &args->bounds,
-									  &args->nbounds);
+	args->has_bounds =
+		array_argument(fcinfo, first + 3, "bounds", function, &args->bounds, &args->nbounds);
 	args->hash = text_argument(fcinfo, first + 4);
 	args->layout = text_argument(fcinfo, first + 5);
 	args->codec = text_argument(fcinfo, first + 6);
@@ -110,7 +110,7 @@ ShuffleWriteArgs *
 shuffle_write_args(FunctionCallInfo fcinfo)
 {
 	ShuffleWriteArgs *args = palloc0(sizeof(ShuffleWriteArgs));
-	char	   *if_exists;
+	char			 *if_exists;
 
 	args->query = required_argument(fcinfo, ARG_QUERY, "query");
 	args->target = required_argument(fcinfo, ARG_TARGET, "target");
@@ -132,7 +132,7 @@ static int
 find_key(const char *key, TupleDesc desc, const ShuffleWriteArgs *args)
 {
 	StringInfoData names;
-	int			number = 0;
+	int			   number = 0;
 
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -153,12 +153,11 @@ find_key(const char *key, TupleDesc desc, const ShuffleWriteArgs *args)
 		appendStringInfoString(&names, ", ...");
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 args->query != NULL ?
-			 errmsg("key \"%s\" is not a column of the query's output", key) :
-			 errmsg("key \"%s\" is not a column of the table", key),
+			 args->query != NULL ? errmsg("key \"%s\" is not a column of the query's output", key) :
+								   errmsg("key \"%s\" is not a column of the table", key),
 			 desc->natts > 0 ? errhint("Keys are names, or numbers from 1, of %s.", names.data) :
-			 errhint("There are no columns.")));
-	return 0;					/* keep compiler quiet */
+							   errhint("There are no columns.")));
+	return 0; /* keep compiler quiet */
 }
 
 static void
@@ -169,7 +168,7 @@ set_keys(ShuffleOptions *options, const ShuffleWriteArgs *args, TupleDesc desc,
 	options->keys = palloc(sizeof(AttrNumber) * Max(args->nkeys, 1));
 	for (int i = 0; i < args->nkeys; i++)
 	{
-		int			column = find_key(args->keys[i], desc, args);
+		int column = find_key(args->keys[i], desc, args);
 
 		options->keys[i] = attnums != NULL ? attnums[column - 1] : column;
 		for (int j = 0; j < i; j++)
@@ -200,7 +199,8 @@ keys_text(const ShuffleOptions *options, TupleDesc desc)
 static char *
 bounds_text(const ShuffleOptions *options)
 {
-	return options->nbounds == 0 ? "none" :
+	return options->nbounds == 0 ?
+		"none" :
 		psprintf("%d from \"%s\" to \"%s\"", options->nbounds, options->bounds[0],
 				 options->bounds[options->nbounds - 1]);
 }
@@ -270,22 +270,21 @@ check_bounds_count(ShuffleOptions *options, const ShuffleWriteArgs *args)
 static ShuffleOptions *
 append_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarget *target)
 {
-	TupleDesc	table = RelationGetDescr(target->rel);
+	TupleDesc		table = RelationGetDescr(target->rel);
 	ShuffleOptions *stored = target->stored;
-	ShuffleOptions given = *stored;
+	ShuffleOptions	given = *stored;
 
 	set_simple_options(&given, args);
-	check_append("partitions", psprintf("%d", given.partitions),
-				 psprintf("%d", stored->partitions), given.partitions == stored->partitions,
-				 target);
+	check_append("partitions", psprintf("%d", given.partitions), psprintf("%d", stored->partitions),
+				 given.partitions == stored->partitions, target);
 	check_append("method", shuffle_method_name(given.method), shuffle_method_name(stored->method),
 				 given.method == stored->method, target);
 	check_append("hash", given.hash, stored->hash, strcmp(given.hash, stored->hash) == 0, target);
 	check_append("layout", shuffle_layout_name(given.layout), shuffle_layout_name(stored->layout),
 				 given.layout == stored->layout, target);
 	check_append("codec", shuffle_codec_name(given.codec), shuffle_codec_name(stored->codec),
-				 given.codec.kind == stored->codec.kind &&
-				 given.codec.level == stored->codec.level, target);
+				 given.codec.kind == stored->codec.kind && given.codec.level == stored->codec.level,
+				 target);
 	check_append("types", shuffle_types_name(given.types), shuffle_types_name(stored->types),
 				 given.types == stored->types, target);
 	check_append("unrepresentable", given.null_unrepresentable ? "null" : "error",
@@ -296,7 +295,7 @@ append_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarget
 		set_keys(&given, args, desc, target->attnums);
 		check_append("keys", keys_text(&given, table), keys_text(stored, table),
 					 given.nkeys == stored->nkeys &&
-					 memcmp(given.keys, stored->keys, sizeof(AttrNumber) * given.nkeys) == 0,
+						 memcmp(given.keys, stored->keys, sizeof(AttrNumber) * given.nkeys) == 0,
 					 target);
 	}
 	if (args->has_bounds)
@@ -313,11 +312,11 @@ append_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarget
 static ShuffleOptions *
 replace_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarget *target)
 {
-	TupleDesc	table = RelationGetDescr(target->rel);
+	TupleDesc		table = RelationGetDescr(target->rel);
 	ShuffleOptions *stored = target->stored;
 	ShuffleOptions *options = palloc(sizeof(ShuffleOptions));
-	bool		has_keys;
-	int			nbounds;
+	bool			has_keys;
+	int				nbounds;
 
 	*options = *stored;
 	set_simple_options(options, args);
@@ -359,8 +358,8 @@ shuffle_write_options(const ShuffleWriteArgs *args, TupleDesc desc, const Shuffl
 	ShuffleOptions *options;
 
 	if (target->exists)
-		return args->if_exists == SHUFFLE_IF_EXISTS_APPEND ?
-			append_options(args, desc, target) : replace_options(args, desc, target);
+		return args->if_exists == SHUFFLE_IF_EXISTS_APPEND ? append_options(args, desc, target) :
+															 replace_options(args, desc, target);
 
 	options = palloc(sizeof(ShuffleOptions));
 	shuffle_options_default(options);

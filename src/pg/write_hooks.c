@@ -21,13 +21,13 @@
 #include "alter.h"
 #include "write_state.h"
 
-static ExecutorStart_hook_type previous_ExecutorStart = NULL;
-static ExecutorRun_hook_type previous_ExecutorRun = NULL;
+static ExecutorStart_hook_type	previous_ExecutorStart = NULL;
+static ExecutorRun_hook_type	previous_ExecutorRun = NULL;
 static ExecutorFinish_hook_type previous_ExecutorFinish = NULL;
-static ExecutorEnd_hook_type previous_ExecutorEnd = NULL;
+static ExecutorEnd_hook_type	previous_ExecutorEnd = NULL;
 static ProcessUtility_hook_type previous_ProcessUtility = NULL;
 
-static int	depth = 0;
+static int depth = 0;
 
 int
 shuffle_statement_depth(void)
@@ -105,8 +105,8 @@ hook_ExecutorEnd(QueryDesc *query)
 
 static void
 hook_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-					ProcessUtilityContext context, ParamListInfo params,
-					QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+					ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *queryEnv,
+					DestReceiver *dest, QueryCompletion *qc)
 {
 	depth++;
 	PG_TRY();

@@ -52,55 +52,55 @@
 #include "write_state.h"
 
 /* Descriptors that all states together keep. */
-#define MAX_DESCRIPTORS	64
+#define MAX_DESCRIPTORS 64
 
 /* A drain that gains less is not repeated until memory has grown by so much. */
-#define MIN_GAIN		(64 * 1024)
+#define MIN_GAIN (64 * 1024)
 
 typedef struct WriteState
 {
-	dlist_node	node;			/* in states */
-	struct WriteState *next;	/* of the same storage */
-	MemoryContext cxt;			/* holds everything here */
-	ShuffleStorage storage;
-	Oid			relid;
-	SubTransactionId subid;		/* whose rows these are */
-	CommandId	cid;			/* that inserted them */
-	int			depth;			/* shuffle_statement_depth() of its statement ... */
-	TimestampTz started;		/* ... and when the client's command began */
-	bool		stale;			/* the table may have changed: compare before the next row */
-	bool		busy;			/* in the engine, or left by an error there */
+	dlist_node		   node; /* in states */
+	struct WriteState *next; /* of the same storage */
+	MemoryContext	   cxt;	 /* holds everything here */
+	ShuffleStorage	   storage;
+	Oid				   relid;
+	SubTransactionId   subid;	/* whose rows these are */
+	CommandId		   cid;		/* that inserted them */
+	int				   depth;	/* shuffle_statement_depth() of its statement ... */
+	TimestampTz		   started; /* ... and when the client's command began */
+	bool			   stale;	/* the table may have changed: compare before the next row */
+	bool			   busy;	/* in the engine, or left by an error there */
 
 	/* how rows are stored */
-	TupleDesc	desc;
+	TupleDesc		desc;
 	ShuffleOptions *options;
-	char	   *routing;
+	char		   *routing;
 
-	ShufflePlace place;			/* where files go if there are any */
-	bool		opened;			/* it has been */
+	ShufflePlace place;	 /* where files go if there are any */
+	bool		 opened; /* it has been */
 
 	ShuffleWriter *writer;		/* NULL: completed and lent */
-	uint64		base_memory;	/* of cxt */
-	uint64		memory;			/* with the writer's, as counted in total_memory */
+	uint64		   base_memory; /* of cxt */
+	uint64		   memory;		/* with the writer's, as counted in total_memory */
 
 	/* completed and lent: its segments, and the subtransaction that has the catalog rows */
-	int			nsegments;
-	ShfSegment *segments;
+	int				 nsegments;
+	ShfSegment		*segments;
 	SubTransactionId lent;
 } WriteState;
 
 typedef struct StorageStates
 {
-	ShuffleStorage storage;		/* key */
-	WriteState *first;
+	ShuffleStorage storage; /* key */
+	WriteState	  *first;
 } StorageStates;
 
-static dlist_head states = DLIST_STATIC_INIT(states);	/* oldest first */
-static MemoryContext states_cxt = NULL; /* below TopTransactionContext */
-static HTAB *by_storage = NULL;
-static WriteState *latest = NULL;	/* that took a row */
-static uint64 total_memory = 0;
-static uint64 retry_memory = 0; /* draining is no use below */
+static dlist_head	 states = DLIST_STATIC_INIT(states); /* oldest first */
+static MemoryContext states_cxt = NULL;					 /* below TopTransactionContext */
+static HTAB			*by_storage = NULL;
+static WriteState	*latest = NULL; /* that took a row */
+static uint64		 total_memory = 0;
+static uint64		 retry_memory = 0; /* draining is no use below */
 
 /* ---------------------------------------------------------------- life of a state */
 
@@ -113,7 +113,7 @@ same_storage(const ShuffleStorage *a, const ShuffleStorage *b)
 static inline void
 count_memory(WriteState *state)
 {
-	uint64		memory = state->base_memory;
+	uint64 memory = state->base_memory;
 
 	if (state->writer != NULL)
 		memory += shuffle_writer_memory(state->writer);
@@ -126,7 +126,7 @@ static void
 free_state(WriteState *state)
 {
 	StorageStates *entry = hash_search(by_storage, &state->storage, HASH_FIND, NULL);
-	WriteState **link = &entry->first;
+	WriteState	 **link = &entry->first;
 
 	while (*link != state)
 		link = &(*link)->next;
@@ -141,7 +141,7 @@ free_state(WriteState *state)
 static void
 relation_changed(Datum arg, Oid relid)
 {
-	dlist_iter	iter;
+	dlist_iter iter;
 
 	dlist_foreach(iter, &states)
 	{
@@ -168,8 +168,8 @@ init_states(void)
 	ctl.keysize = sizeof(ShuffleStorage);
 	ctl.entrysize = sizeof(StorageStates);
 	ctl.hcxt = states_cxt;
-	by_storage = hash_create("shuffle write states", 64, &ctl,
-							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	by_storage =
+		hash_create("shuffle write states", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
 /* ---------------------------------------------------------------- files and memory */
@@ -193,8 +193,8 @@ enter_engine(WriteState *state)
 static void
 spare_descriptors(WriteState *except)
 {
-	int			held = 0;
-	dlist_iter	iter;
+	int		   held = 0;
+	dlist_iter iter;
 
 	dlist_foreach(iter, &states)
 	{
@@ -268,8 +268,8 @@ drain_largest(uint64 limit)
 static inline void
 check_memory(WriteState *state)
 {
-	uint64		limit = (uint64) shuffle_setting_memory_limit_kb * 1024;
-	uint64		reserve = shuffle_writer_least_memory(state->writer);
+	uint64 limit = (uint64) shuffle_setting_memory_limit_kb * 1024;
+	uint64 reserve = shuffle_writer_least_memory(state->writer);
 
 	count_memory(state);
 	if (unlikely(total_memory + reserve > limit) && state->memory < total_memory)
@@ -318,12 +318,12 @@ keep_segments(WriteState *state, const ShfSegment *segments, int nsegments)
 static void
 publish(WriteState *state)
 {
-	bool		lend = state->subid != GetCurrentSubTransactionId();
+	bool			  lend = state->subid != GetCurrentSubTransactionId();
 	const ShfSegment *segments = state->segments;
-	int			nsegments = state->nsegments;
-	bool		pushed = false;
-	MemoryContext cxt;
-	MemoryContext old;
+	int				  nsegments = state->nsegments;
+	bool			  pushed = false;
+	MemoryContext	  cxt;
+	MemoryContext	  old;
 
 	if (state->lent != InvalidSubTransactionId)
 		return;
@@ -331,7 +331,8 @@ publish(WriteState *state)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("cannot read shuffle table \"%s\" in a parallel query of a subtransaction "
-						"while rows are being inserted into it", get_rel_name(state->relid)),
+						"while rows are being inserted into it",
+						get_rel_name(state->relid)),
 				 errhint("Set \"max_parallel_workers_per_gather\" to 0 for the query.")));
 
 	if (state->writer != NULL)
@@ -433,10 +434,10 @@ shuffle_states_discard(const ShuffleStorage *storage)
 static WriteState *
 create_state(Relation rel, CommandId cid, StorageStates *entry)
 {
-	MemoryContext cxt = AllocSetContextCreate(CurTransactionContext, "shuffle write state",
-											  ALLOCSET_SMALL_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(cxt);
-	WriteState *state = palloc0(sizeof(WriteState));
+	MemoryContext cxt =
+		AllocSetContextCreate(CurTransactionContext, "shuffle write state", ALLOCSET_SMALL_SIZES);
+	MemoryContext	 old = MemoryContextSwitchTo(cxt);
+	WriteState		*state = palloc0(sizeof(WriteState));
 	ShuffleWriteSpec spec = {0};
 
 	shuffle_check_insertable(rel);
@@ -491,11 +492,11 @@ same_command(const WriteState *state, CommandId cid)
 static bool
 still_fits(WriteState *state, Relation rel)
 {
-	bool		fits = equalTupleDescs(state->desc, RelationGetDescr(rel));
+	bool fits = equalTupleDescs(state->desc, RelationGetDescr(rel));
 
 	if (fits)
 	{
-		char	   *routing = shuffle_options_format(shuffle_options_of(rel), true);
+		char *routing = shuffle_options_format(shuffle_options_of(rel), true);
 
 		fits = strcmp(routing, state->routing) == 0;
 		pfree(routing);
@@ -510,9 +511,9 @@ static WriteState *
 find_state(Relation rel, const ShuffleStorage *storage, CommandId cid)
 {
 	SubTransactionId subid = GetCurrentSubTransactionId();
-	StorageStates *entry;
-	WriteState *state;
-	bool		found;
+	StorageStates	*entry;
+	WriteState		*state;
+	bool			 found;
 
 	if (states_cxt == NULL)
 		init_states();
@@ -535,7 +536,7 @@ void
 shuffle_states_insert(Relation rel, TupleTableSlot *slot, CommandId cid)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
-	WriteState *state = latest;
+	WriteState	  *state = latest;
 
 	if (state == NULL || !same_storage(&state->storage, &storage) || !same_command(state, cid) ||
 		state->stale || state->writer == NULL || state->subid != GetCurrentSubTransactionId())

@@ -51,6 +51,6 @@ extern void shuffle_check_insertable(Relation rel);
 extern void shuffle_states_init(void);
 
 /* How many executor runs and utility commands are around the current one. */
-extern int	shuffle_statement_depth(void);
+extern int shuffle_statement_depth(void);
 
-#endif							/* SHUFFLE_WRITE_STATE_H */
+#endif /* SHUFFLE_WRITE_STATE_H */

@@ -19,10 +19,10 @@
 #include "../engine/clock.h"
 
 /* Partition files held open at once: enough for a run in partition order. */
-#define WRITER_MAX_OPEN_FILES	256
+#define WRITER_MAX_OPEN_FILES 256
 
 /* Descriptors left to others when there are not enough. */
-#define WRITER_SPARE_FILES		8
+#define WRITER_SPARE_FILES 8
 
 /*
  * The clock is read for one row in about SAMPLE_ROWS, or more often when rows come
@@ -30,36 +30,36 @@
  */
 #define SAMPLE_ROWS		128
 #define SAMPLE_NS		1000000
-#define SAMPLE_SLACK_NS	20000
+#define SAMPLE_SLACK_NS 20000
 
-#define REPORT_NS		50000000	/* progress is reported every so often */
-#define REPORT_POLLS	16		/* blocks between looks at the clock */
+#define REPORT_NS		50000000 /* progress is reported every so often */
+#define REPORT_POLLS	16		 /* blocks between looks at the clock */
 
 struct ShuffleWriter
 {
-	ShfWriter  *engine;
-	ShuffleRouter *router;
-	ShuffleTypeMap *map;
+	ShfWriter		   *engine;
+	ShuffleRouter	   *router;
+	ShuffleTypeMap	   *map;
 	const ShfRowLayout *layout;
-	int			nfds;			/* descriptors accounted for */
-	void		(*opening) (void *arg);
-	void	   *opening_arg;
-	MemoryContext context;
+	int					nfds; /* descriptors accounted for */
+	void (*opening)(void *arg);
+	void				 *opening_arg;
+	MemoryContext		  context;
 	MemoryContextCallback callback;
 
 	/* time spent on rows, see put_timed() */
-	uint64		begun;
-	uint64		sampled_at;
-	uint32		sample_rows;	/* from the last sampled row to the next one */
-	uint32		sample_left;
-	uint32		random;
-	double		pack_ns;
-	double		pack_mean;		/* of the latest samples */
+	uint64 begun;
+	uint64 sampled_at;
+	uint32 sample_rows; /* from the last sampled row to the next one */
+	uint32 sample_left;
+	uint32 random;
+	double pack_ns;
+	double pack_mean; /* of the latest samples */
 
-	int			progress;		/* token, or 0 */
-	bool		own_progress;	/* to be ended with the writer */
-	uint32		polls;
-	uint64		reported_at;
+	int	   progress;	 /* token, or 0 */
+	bool   own_progress; /* to be ended with the writer */
+	uint32 polls;
+	uint64 reported_at;
 };
 
 static void
@@ -128,8 +128,7 @@ acquire_descriptors(ShuffleWriter *writer, int wanted)
 	}
 	if (writer->nfds == 0)
 		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("out of file descriptors"),
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("out of file descriptors"),
 				 errhint("Raise max_files_per_process.")));
 }
 
@@ -168,14 +167,14 @@ static void
 raise_open_error(const ShuffleWriteSpec *spec, const ShfSchema *schema,
 				 const ShfWriterOptions *engine, const ShfError *err)
 {
-	uint64		needed = shf_writer_min_memory(schema, engine);
+	uint64 needed = shf_writer_min_memory(schema, engine);
 
 	if (needed > engine->memory_limit)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("\"%s\" is too small for this table", "shuffle_ext.memory_limit"),
-				 errdetail("It is %d kB; %d columns in %d partitions need at least "
-						   UINT64_FORMAT " kB.",
+				 errdetail("It is %d kB; %d columns in %d partitions need at least " UINT64_FORMAT
+						   " kB.",
 						   spec->memory_limit_kb, schema->nfields, spec->options->partitions,
 						   (needed + 1023) / 1024),
 				 errhint("Raise \"%s\", or lower \"%s\" or the number of partitions.",
@@ -187,14 +186,14 @@ ShuffleWriter *
 shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 {
 	const ShuffleOptions *options = spec->options;
-	MemoryContext context = AllocSetContextCreate(cxt, "shuffle writer", ALLOCSET_SMALL_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
-	ShuffleWriter *writer = palloc0(sizeof(ShuffleWriter));
+	MemoryContext	 context = AllocSetContextCreate(cxt, "shuffle writer", ALLOCSET_SMALL_SIZES);
+	MemoryContext	 old = MemoryContextSwitchTo(context);
+	ShuffleWriter	*writer = palloc0(sizeof(ShuffleWriter));
 	ShfWriterOptions engine = {0};
 	const ShfSchema *schema;
-	int			files = options->layout == SHF_LAYOUT_LOG ? 1 :
-		Min(options->partitions, WRITER_MAX_OPEN_FILES);
-	ShfError	err;
+	int				 files =
+		 options->layout == SHF_LAYOUT_LOG ? 1 : Min(options->partitions, WRITER_MAX_OPEN_FILES);
+	ShfError err;
 
 	writer->context = context;
 	writer->callback.func = writer_release;
@@ -202,8 +201,7 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	MemoryContextRegisterResetCallback(context, &writer->callback);
 
 	writer->router = shuffle_router_create(options, spec->desc, spec->writer);
-	writer->map = shuffle_typemap_create(spec->desc, options->types,
-										 options->null_unrepresentable);
+	writer->map = shuffle_typemap_create(spec->desc, options->types, options->null_unrepresentable);
 	schema = shuffle_typemap_schema(writer->map);
 
 	if (spec->opening != NULL)
@@ -254,7 +252,7 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 static inline void
 put_row(ShuffleWriter *writer, int64 partition, const Datum *values, const bool *isnull)
 {
-	ShfError	err;
+	ShfError err;
 
 	if (partition < 0)
 		partition = shuffle_route(writer->router, values, isnull);
@@ -270,12 +268,12 @@ static pg_noinline void
 put_timed(ShuffleWriter *writer, int64 partition, const Datum *values, const bool *isnull)
 {
 	const ShfMetrics *metrics = shf_writer_metrics(writer->engine);
-	uint64		before = metrics->caller_ns;
-	uint64		first = shf_clock();
-	uint64		start = shf_clock();
-	uint64		end;
-	uint64		row_ns;
-	double		spent;
+	uint64			  before = metrics->caller_ns;
+	uint64			  first = shf_clock();
+	uint64			  start = shf_clock();
+	uint64			  end;
+	uint64			  row_ns;
+	double			  spent;
 
 	put_row(writer, partition, values, isnull);
 
@@ -327,10 +325,10 @@ shuffle_writer_put_into(ShuffleWriter *writer, uint32 partition, const Datum *va
 static void
 account_outside(ShuffleWriter *writer)
 {
-	uint64		life = shf_clock() - writer->begun;
-	uint64		caller = shf_writer_metrics(writer->engine)->caller_ns;
-	uint64		outside = life > caller ? life - caller : 0;
-	uint64		pack = (uint64) Min(writer->pack_ns, (double) outside);
+	uint64 life = shf_clock() - writer->begun;
+	uint64 caller = shf_writer_metrics(writer->engine)->caller_ns;
+	uint64 outside = life > caller ? life - caller : 0;
+	uint64 pack = (uint64) Min(writer->pack_ns, (double) outside);
 
 	shf_writer_outside(writer->engine, outside - pack, pack);
 }
@@ -339,7 +337,7 @@ const ShfSegment *
 shuffle_writer_end(ShuffleWriter *writer, int *nsegments)
 {
 	const ShfSegment *segments;
-	ShfError	err;
+	ShfError		  err;
 
 	report(writer, SHUFFLE_PHASE_FINISH);
 	SHUFFLE_CHECK(shf_writer_finish(writer->engine, &segments, nsegments, &err), &err);
@@ -370,7 +368,7 @@ shuffle_writer_descriptors(const ShuffleWriter *writer)
 void
 shuffle_writer_drain(ShuffleWriter *writer)
 {
-	ShfError	err;
+	ShfError err;
 
 	SHUFFLE_CHECK(shf_writer_drain(writer->engine, &err), &err);
 	release_descriptors(writer);
@@ -379,7 +377,7 @@ shuffle_writer_drain(ShuffleWriter *writer)
 void
 shuffle_writer_rest(ShuffleWriter *writer)
 {
-	ShfError	err;
+	ShfError err;
 
 	SHUFFLE_CHECK(shf_writer_rest(writer->engine, &err), &err);
 	release_descriptors(writer);

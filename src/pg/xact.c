@@ -50,19 +50,19 @@
 typedef struct OwnedFiles
 {
 	struct OwnedFiles *next;
-	SubTransactionId subid;
-	ShuffleStorage storage;		/* of a directory entry */
-	char	   *prefix;			/* NULL: the directory itself */
-	char		dir[FLEXIBLE_ARRAY_MEMBER];
+	SubTransactionId   subid;
+	ShuffleStorage	   storage; /* of a directory entry */
+	char			  *prefix;	/* NULL: the directory itself */
+	char			   dir[FLEXIBLE_ARRAY_MEMBER];
 } OwnedFiles;
 
 typedef struct FreedDirectory
 {
 	struct FreedDirectory *next;
-	char		path[FLEXIBLE_ARRAY_MEMBER];
+	char				   path[FLEXIBLE_ARRAY_MEMBER];
 } FreedDirectory;
 
-static OwnedFiles *owned = NULL;
+static OwnedFiles	  *owned = NULL;
 static FreedDirectory *freed = NULL;
 
 static void
@@ -71,8 +71,7 @@ own(const char *dir, const char *prefix, ShuffleStorage storage, SubTransactionI
 	OwnedFiles *entry;
 
 	Assert(!IsParallelWorker());
-	entry = MemoryContextAlloc(TopTransactionContext,
-							   offsetof(OwnedFiles, dir) + strlen(dir) + 1);
+	entry = MemoryContextAlloc(TopTransactionContext, offsetof(OwnedFiles, dir) + strlen(dir) + 1);
 	strcpy(entry->dir, dir);
 	entry->prefix = prefix ? MemoryContextStrdup(TopTransactionContext, prefix) : NULL;
 	entry->storage = storage;
@@ -84,7 +83,7 @@ own(const char *dir, const char *prefix, ShuffleStorage storage, SubTransactionI
 void
 shuffle_xact_own_files(const char *dir, const char *prefix, SubTransactionId subid)
 {
-	own(dir, prefix, (ShuffleStorage) {0}, subid);
+	own(dir, prefix, (ShuffleStorage){0}, subid);
 }
 
 void
@@ -115,9 +114,9 @@ remember_freed(const char *path)
 static void
 abort_owned(SubTransactionId subid, SubTransactionId parent)
 {
-	OwnedFiles **link = &owned;
+	OwnedFiles	  **link = &owned;
 	RelFileLocator *dropped = NULL;
-	int			ndropped = -1;
+	int				ndropped = -1;
 
 	while (*link != NULL)
 	{
@@ -133,7 +132,7 @@ abort_owned(SubTransactionId subid, SubTransactionId parent)
 			shuffle_unlink_prefix(entry->dir, entry->prefix);
 		else
 		{
-			bool		going = false;
+			bool going = false;
 
 			if (ndropped < 0)
 				ndropped = smgrGetPendingDeletes(false, &dropped);
@@ -167,17 +166,16 @@ static void
 free_dropped(void)
 {
 	RelFileLocator *dropped;
-	int			ndropped = smgrGetPendingDeletes(true, &dropped);
-	List	   *likely_roots;
-	bool		exists;
-	bool		pushed = false;
+	int				ndropped = smgrGetPendingDeletes(true, &dropped);
+	List		   *likely_roots;
+	bool			exists;
+	bool			pushed = false;
 
 	if (ndropped == 0)
 		return;
 
 	/* Other snapshots ignore the xid of a lazy VACUUM; it drops no table of ours anyway. */
-	if (!OidIsValid(MyDatabaseId) || (MyProc->statusFlags & PROC_IN_VACUUM) != 0 ||
-		IsBinaryUpgrade)
+	if (!OidIsValid(MyDatabaseId) || (MyProc->statusFlags & PROC_IN_VACUUM) != 0 || IsBinaryUpgrade)
 		return;
 
 	/* Rows inserted by this transaction's last command must be deletable, too. */
@@ -200,8 +198,8 @@ free_dropped(void)
 	for (int i = 0; i < ndropped; i++)
 	{
 		ShuffleStorage storage;
-		List	   *roots;
-		ListCell   *lc;
+		List		  *roots;
+		ListCell	  *lc;
 
 		if (dropped[i].dbOid != MyDatabaseId)
 			continue;
@@ -215,8 +213,7 @@ free_dropped(void)
 			char	   *dir = shuffle_storage_dir(root, &storage);
 			struct stat st;
 
-			if (lstat(dir, &st) == 0 &&
-				shuffle_root_state(root, NULL) == SHUFFLE_ROOT_OURS)
+			if (lstat(dir, &st) == 0 && shuffle_root_state(root, NULL) == SHUFFLE_ROOT_OURS)
 				remember_freed(dir);
 			pfree(dir);
 		}

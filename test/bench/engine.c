@@ -19,14 +19,14 @@
 
 typedef struct Row
 {
-	int32_t		id;
-	int32_t		date;
-	int64_t		amount;
-	uint32_t	text;			/* offset */
-	uint32_t	text_len;		/* 0: NULL */
+	int32_t	 id;
+	int32_t	 date;
+	int64_t	 amount;
+	uint32_t text;	   /* offset */
+	uint32_t text_len; /* 0: NULL */
 } Row;
 
-static char *text;				/* the texts of all rows, one behind the other */
+static char *text; /* the texts of all rows, one behind the other */
 
 static double
 now(void)
@@ -60,8 +60,8 @@ discard(void *arg, const void *data, size_t len, ShfError *err)
 static int
 compare(const void *a, const void *b)
 {
-	double		x = *(const double *) a;
-	double		y = *(const double *) b;
+	double x = *(const double *) a;
+	double y = *(const double *) b;
 
 	return (x > y) - (x < y);
 }
@@ -82,8 +82,8 @@ open_writer(uint32_t partitions, uint64_t memory_limit, uint32_t min_rows)
 		{.name = "date", .kind = SHF_DATE32},
 		{.name = "amount", .kind = SHF_DECIMAL128, .precision = 11, .scale = 2},
 	};
-	static uint64_t bytes;
-	ShfSchema	schema = {.nfields = 4, .fields = fields};
+	static uint64_t	 bytes;
+	ShfSchema		 schema = {.nfields = 4, .fields = fields};
 	ShfWriterOptions options = {
 		.partitions = partitions,
 		.layout = SHF_LAYOUT_STREAM,
@@ -95,8 +95,8 @@ open_writer(uint32_t partitions, uint64_t memory_limit, uint32_t min_rows)
 		.write_stream = discard,
 		.write_arg = &bytes,
 	};
-	ShfWriter  *w;
-	ShfError	err;
+	ShfWriter *w;
+	ShfError   err;
 
 	if (shf_writer_open(&w, &schema, &options, &err) != SHF_OK)
 	{
@@ -110,13 +110,13 @@ static void
 append_rows(ShfWriter *w, const Row *rows, const uint32_t *partition, uint32_t nrows)
 {
 	const ShfRowLayout *layout = shf_writer_layout(w);
-	ShfRow	   *row = shf_writer_row(w);
+	ShfRow			   *row = shf_writer_row(w);
 
 	for (uint32_t i = 0; i < nrows; i++)
 	{
-		const Row  *r = &rows[i];
-		__int128	amount = r->amount;
-		ShfError	err;
+		const Row *r = &rows[i];
+		__int128   amount = r->amount;
+		ShfError   err;
 
 		shf_row_clear(layout, row);
 		memcpy(row->fixed + layout->slot[0], &r->id, sizeof(r->id));
@@ -125,7 +125,7 @@ append_rows(ShfWriter *w, const Row *rows, const uint32_t *partition, uint32_t n
 		if (r->text_len == 0)
 			shf_row_set_null(layout, row, 1);
 		else
-			row->var[0] = (ShfBytes) {text + r->text, r->text_len};
+			row->var[0] = (ShfBytes){text + r->text, r->text_len};
 		if (shf_writer_append(w, partition[i], &err) != SHF_OK)
 		{
 			fprintf(stderr, "%s\n", err.message);
@@ -138,8 +138,8 @@ static void
 finish(ShfWriter *w)
 {
 	const ShfSegment *segments;
-	int			nsegments;
-	ShfError	err;
+	int				  nsegments;
+	ShfError		  err;
 
 	if (shf_writer_finish(w, &segments, &nsegments, &err) != SHF_OK)
 	{
@@ -150,19 +150,18 @@ finish(ShfWriter *w)
 
 /* A memory limit with which a run has about nrows rows. */
 static uint64_t
-limit_for_runs_of(const Row *rows, const uint32_t *partition, uint32_t nrows,
-				  uint32_t partitions)
+limit_for_runs_of(const Row *rows, const uint32_t *partition, uint32_t nrows, uint32_t partitions)
 {
-	uint64_t	limit = (uint64_t) 16 << 20;
+	uint64_t limit = (uint64_t) 16 << 20;
 
 	for (int i = 0; i < 6; i++)
 	{
-		ShfWriter  *w = open_writer(partitions, limit, 1);
-		int64_t		taken = 0;
+		ShfWriter *w = open_writer(partitions, limit, 1);
+		int64_t	   taken = 0;
 
 		while (shf_writer_metrics(w)->runs == 0)
 		{
-			uint32_t	at = (uint32_t) (taken % nrows);
+			uint32_t at = (uint32_t) (taken % nrows);
 
 			append_rows(w, rows + at, partition + at, 1);
 			taken++;
@@ -177,22 +176,22 @@ static void
 bench(uint32_t nrows, uint32_t only, int repetitions)
 {
 	static const uint32_t counts[] = {1, 16, 200, 2000, 8000};
-	Row		   *rows = malloc(sizeof(Row) * nrows);
-	uint32_t   *partition = malloc(sizeof(uint32_t) * nrows);
-	double	   *times = malloc(sizeof(double) * (size_t) repetitions);
-	uint64_t	raw = 0;
-	uint32_t	text_bytes = 0;
-	char	   *from;
-	char	   *to;
-	double		copy;
-	double		at_200 = 0;
+	Row					 *rows = malloc(sizeof(Row) * nrows);
+	uint32_t			 *partition = malloc(sizeof(uint32_t) * nrows);
+	double				 *times = malloc(sizeof(double) * (size_t) repetitions);
+	uint64_t			  raw = 0;
+	uint32_t			  text_bytes = 0;
+	char				 *from;
+	char				 *to;
+	double				  copy;
+	double				  at_200 = 0;
 
 	text = malloc((size_t) nrows * 18);
 	if (rows == NULL || partition == NULL || times == NULL || text == NULL)
 		exit(1);
 	for (uint32_t i = 0; i < nrows; i++)
 	{
-		uint32_t	x = next_random();
+		uint32_t x = next_random();
 
 		rows[i].id = (int32_t) i;
 		rows[i].date = (int32_t) (8000 + x % 2500);
@@ -213,7 +212,7 @@ bench(uint32_t nrows, uint32_t only, int repetitions)
 	memset(to, 2, raw);
 	for (int i = 0; i < repetitions; i++)
 	{
-		double		start = now();
+		double start = now();
 
 		memcpy(to, from, raw);
 		times[i] = now() - start;
@@ -225,9 +224,9 @@ bench(uint32_t nrows, uint32_t only, int repetitions)
 
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
 	{
-		ShfWriter  *w;
-		double		blocks;
-		double		t;
+		ShfWriter *w;
+		double	   blocks;
+		double	   t;
 
 		if (only != 0 && counts[c] != only)
 			continue;
@@ -237,7 +236,7 @@ bench(uint32_t nrows, uint32_t only, int repetitions)
 		append_rows(w, rows, partition, nrows);
 		for (int i = 0; i < repetitions; i++)
 		{
-			double		start = now();
+			double start = now();
 
 			append_rows(w, rows, partition, nrows);
 			times[i] = now() - start;
@@ -266,8 +265,8 @@ bench(uint32_t nrows, uint32_t only, int repetitions)
 int
 main(int argc, char **argv)
 {
-	int			repetitions = argc > 1 ? atoi(argv[1]) : 21;
-	uint32_t	only = argc > 2 ? (uint32_t) atoi(argv[2]) : 0;
+	int		 repetitions = argc > 1 ? atoi(argv[1]) : 21;
+	uint32_t only = argc > 2 ? (uint32_t) atoi(argv[2]) : 0;
 
 	if (argc > 3)
 		bench((uint32_t) atoi(argv[3]), only, repetitions);

@@ -17,7 +17,7 @@
 #include "../../src/engine/reader.h"
 #include "../../src/engine/template.h"
 
-extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+extern int	  LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 extern size_t LLVMFuzzerMutate(uint8_t *data, size_t len, size_t cap);
 extern size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t len, size_t cap, unsigned int seed);
 
@@ -28,7 +28,7 @@ static volatile uint64_t sink;
 static void
 touch(const ShfColumn *c)
 {
-	uint64_t	sum = 0;
+	uint64_t sum = 0;
 
 	if (c->validity != NULL)
 	{
@@ -55,10 +55,10 @@ touch(const ShfColumn *c)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	ShfReader  *r;
-	ShfBatch   *b;
-	ShfError	error;
-	uint64_t	at;
+	ShfReader *r;
+	ShfBatch  *b;
+	ShfError   error;
+	uint64_t   at;
 
 	if (shf_reader_open_memory(&r, data, len, "input", &error) != SHF_OK)
 		return 0;
@@ -67,8 +67,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	at = SHF_FILE_HEADER_BYTES + r->schema_bytes;
 	while (shf_reader_any_block(r, b, at, len, &error) == SHF_OK)
 	{
-		uint32_t	rows;
-		uint64_t	bytes;
+		uint32_t rows;
+		uint64_t bytes;
 
 		if (shf_reader_peek(r, at, len, &rows, &bytes, &error) != SHF_OK ||
 			rows != shf_batch_rows(b) || bytes != shf_batch_message(b).len)
@@ -93,13 +93,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 static void
 patch_crcs(uint8_t *data, size_t len)
 {
-	size_t		at = SHF_FILE_HEADER_BYTES;
-	bool		schema = true;
+	size_t at = SHF_FILE_HEADER_BYTES;
+	bool   schema = true;
 
 	while (len >= at && len - at >= 8 + 160)
 	{
-		uint32_t	metadata;
-		int64_t		body = 0;
+		uint32_t metadata;
+		int64_t	 body = 0;
 
 		memcpy(&metadata, data + at + 4, 4);
 		if (metadata == 0 || metadata > len - at - 8 || (metadata & 7) != 0)
@@ -124,7 +124,7 @@ patch_crcs(uint8_t *data, size_t len)
 size_t
 LLVMFuzzerCustomMutator(uint8_t *data, size_t len, size_t cap, unsigned int seed)
 {
-	size_t		mutated = LLVMFuzzerMutate(data, len, cap);
+	size_t mutated = LLVMFuzzerMutate(data, len, cap);
 
 	if (seed & 1)
 		patch_crcs(data, mutated);
@@ -139,18 +139,17 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t len, size_t cap, unsigned int seed
 
 static struct
 {
-	uint8_t    *data;
-	size_t		len;
-}			seeds[MAX_SEEDS];
-static int	nseeds;
+	uint8_t *data;
+	size_t	 len;
+} seeds[MAX_SEEDS];
+static int nseeds;
 
 static void
 make_seeds(void)
 {
 	static const ShfSchema *const schemas[] = {&sample_flat, &sample_nested, &sample_key,
-	&sample_small, &sample_empty};
-	static const ShfCodec codecs[] = {{SHF_CODEC_NONE, 0}, {SHF_CODEC_LZ4, 1},
-	{SHF_CODEC_ZSTD, 3}};
+											   &sample_small, &sample_empty};
+	static const ShfCodec codecs[] = {{SHF_CODEC_NONE, 0}, {SHF_CODEC_LZ4, 1}, {SHF_CODEC_ZSTD, 3}};
 
 	for (int s = 0; s < 5; s++)
 	{
@@ -160,9 +159,9 @@ make_seeds(void)
 			for (int large = 0; large < 2; large++)
 			{
 				const ShfSegment *segments;
-				int			nsegments;
-				char		name[64];
-				ShfWriter  *w;
+				int				  nsegments;
+				char			  name[64];
+				ShfWriter		 *w;
 
 				if (large == 0 && c > 0)
 					continue;
@@ -182,7 +181,7 @@ make_seeds(void)
 static size_t
 pick_place(const uint8_t *data, size_t len)
 {
-	size_t		at = SHF_FILE_HEADER_BYTES;
+	size_t at = SHF_FILE_HEADER_BYTES;
 
 	if (test_below(3) == 0)
 		return test_below(len);
@@ -190,8 +189,8 @@ pick_place(const uint8_t *data, size_t len)
 	/* Walk to a random message and take a place in its metadata or at a frame's start. */
 	for (uint64_t skip = test_below(6); len - at >= 8 + 160; skip--)
 	{
-		uint32_t	metadata;
-		int64_t		body;
+		uint32_t metadata;
+		int64_t	 body;
 
 		memcpy(&metadata, data + at + 4, 4);
 		if (metadata < 160 || metadata > len - at - 8)
@@ -213,8 +212,8 @@ mutate(uint8_t *data, size_t len)
 {
 	for (uint64_t n = 1 + test_below(4); n > 0 && len > 16; n--)
 	{
-		size_t		at = pick_place(data, len);
-		uint64_t	word;
+		size_t	 at = pick_place(data, len);
+		uint64_t word;
 
 		if (at >= len)
 			at = len - 1;
@@ -226,15 +225,15 @@ mutate(uint8_t *data, size_t len)
 			case 1:
 				data[at] = (uint8_t) test_random();
 				break;
-			case 2:			/* a small number, maybe negative */
+			case 2: /* a small number, maybe negative */
 			case 3:
 				word = test_below(2) ? test_below(300) : -test_below(300);
 				at &= ~(size_t) 3;
 				memcpy(data + at, &word, len - at < 8 ? len - at : test_below(2) ? 8 : 4);
 				break;
-			case 4:			/* a limit */
+			case 4: /* a limit */
 				word = test_below(2) ? UINT64_C(0x7FFFFFFFFFFFFFFF) >> test_below(40) :
-					UINT64_C(1) << test_below(64);
+									   UINT64_C(1) << test_below(64);
 				at &= ~(size_t) 7;
 				memcpy(data + at, &word, len - at < 8 ? len - at : 8);
 				break;
@@ -244,7 +243,7 @@ mutate(uint8_t *data, size_t len)
 				else
 				{
 					/* a word from elsewhere */
-					size_t		from = test_below(len - 8);
+					size_t from = test_below(len - 8);
 
 					at &= ~(size_t) 3;
 					memmove(data + at, data + (from & ~(size_t) 3), len - at < 8 ? len - at : 8);
@@ -260,10 +259,10 @@ run_mutations(long runs)
 {
 	for (long i = 0; i < runs; i++)
 	{
-		int			s = (int) test_below((uint64_t) nseeds);
-		uint8_t    *copy = malloc(seeds[s].len);
-		uint8_t    *exact;
-		size_t		len;
+		int		 s = (int) test_below((uint64_t) nseeds);
+		uint8_t *copy = malloc(seeds[s].len);
+		uint8_t *exact;
+		size_t	 len;
 
 		memcpy(copy, seeds[s].data, seeds[s].len);
 		len = mutate(copy, seeds[s].len);
@@ -287,7 +286,7 @@ test_mutated_files_are_refused_cleanly(void)
 	make_seeds();
 	for (int s = 0; s < nseeds; s++)
 	{
-		ShfReader  *r;
+		ShfReader *r;
 
 		CHECK_OK(shf_reader_open_memory(&r, seeds[s].data, seeds[s].len, "seed", &err));
 		CHECK_OK(shf_verify_reader(r, NULL, NULL, 0, &err));
@@ -307,7 +306,7 @@ write_corpus(const char *directory)
 	make_seeds();
 	for (int s = 0; s < nseeds; s++)
 	{
-		char		path[512];
+		char path[512];
 
 		snprintf(path, sizeof(path), "%s/seed%d", directory, s);
 		test_write_file(path, seeds[s].data, seeds[s].len);
@@ -330,8 +329,8 @@ main(int argc, char **argv)
 		return write_corpus(argv[1]);
 	for (int i = 1; i < argc; i++)
 	{
-		size_t		len;
-		uint8_t    *data;
+		size_t	 len;
+		uint8_t *data;
 
 		if (setjmp(test_jump) != 0)
 		{

@@ -34,19 +34,19 @@
 
 #include "../../src/engine/shf.h"
 
-static int test_passed;
-static int test_failed;
+static int	   test_passed;
+static int	   test_failed;
 static jmp_buf test_jump;
-static char test_message[2048];
+static char	   test_message[2048];
 
 /* The error argument of every engine call under CHECK_OK and CHECK_ERR. */
 static ShfError err;
 
 static void __attribute__((noreturn, format(printf, 3, 4)))
-test_fail(const char *file, int line, const char *fmt,...)
+test_fail(const char *file, int line, const char *fmt, ...)
 {
-	va_list		args;
-	int			n = snprintf(test_message, sizeof(test_message), "%s:%d: ", file, line);
+	va_list args;
+	int		n = snprintf(test_message, sizeof(test_message), "%s:%d: ", file, line);
 
 	va_start(args, fmt);
 	vsnprintf(test_message + n, sizeof(test_message) - (size_t) n, fmt, args);
@@ -57,42 +57,51 @@ test_fail(const char *file, int line, const char *fmt,...)
 #define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
 
 #define CHECK(condition) \
-	do { if (!(condition)) FAIL("%s is false", #condition); } while (0)
+	do \
+	{ \
+		if (!(condition)) \
+			FAIL("%s is false", #condition); \
+	} while (0)
 
 /* Compares integers of any type as long long. */
 #define CHECK_INT(found, expected) \
-	do { \
-		long long	found_ = (long long) (found); \
-		long long	expected_ = (long long) (expected); \
+	do \
+	{ \
+		long long found_ = (long long) (found); \
+		long long expected_ = (long long) (expected); \
 		if (found_ != expected_) \
 			FAIL("%s is %lld, expected %lld", #found, found_, expected_); \
 	} while (0)
 
 #define CHECK_STR(found, expected) \
-	do { \
+	do \
+	{ \
 		const char *found_ = (found); \
 		if (found_ == NULL || strcmp(found_, (expected)) != 0) \
 			FAIL("%s is \"%s\", expected \"%s\"", #found, found_ ? found_ : "(null)", (expected)); \
 	} while (0)
 
 #define CHECK_MEM(found, expected, len) \
-	do { \
+	do \
+	{ \
 		if (memcmp((found), (expected), (len)) != 0) \
 			FAIL("%s differs from %s within %lld bytes", #found, #expected, (long long) (len)); \
 	} while (0)
 
 /* The call must succeed; it must use the variable err. */
 #define CHECK_OK(call) \
-	do { \
-		ShfCode		code_ = (call); \
+	do \
+	{ \
+		ShfCode code_ = (call); \
 		if (code_ != SHF_OK) \
 			FAIL("%s: code %d: %s", #call, (int) code_, err.message); \
 	} while (0)
 
 /* The call must fail with this code, and its message must contain text. */
 #define CHECK_ERR(call, expected, text) \
-	do { \
-		ShfCode		code_; \
+	do \
+	{ \
+		ShfCode code_; \
 		memset(&err, 0, sizeof(err)); \
 		code_ = (call); \
 		if (code_ != (expected)) \
@@ -105,7 +114,7 @@ test_fail(const char *file, int line, const char *fmt,...)
 	} while (0)
 
 static inline void
-test_run(void (*test) (void), const char *name)
+test_run(void (*test)(void), const char *name)
 {
 	if (setjmp(test_jump) == 0)
 	{
@@ -161,7 +170,7 @@ static char test_directory[64];
 static void
 test_remove_directory(void)
 {
-	char		command[96];
+	char command[96];
 
 	snprintf(command, sizeof(command), "rm -rf '%s'", test_directory);
 	if (system(command) != 0)
@@ -194,9 +203,9 @@ test_path(const char *name)
 static inline uint8_t *
 test_read_file(const char *path, size_t *len)
 {
-	FILE	   *f = fopen(path, "rb");
-	uint8_t    *data;
-	long		size;
+	FILE	*f = fopen(path, "rb");
+	uint8_t *data;
+	long	 size;
 
 	if (f == NULL || fseek(f, 0, SEEK_END) != 0 || (size = ftell(f)) < 0)
 		FAIL("could not read %s", path);
@@ -212,10 +221,10 @@ test_read_file(const char *path, size_t *len)
 static inline void
 test_write_file(const char *path, const void *data, size_t len)
 {
-	FILE	   *f = fopen(path, "wb");
+	FILE *f = fopen(path, "wb");
 
 	if (f == NULL || fwrite(data, 1, len, f) != len || fclose(f) != 0)
 		FAIL("could not write %s", path);
 }
 
-#endif							/* HARNESS_H */
+#endif /* HARNESS_H */

@@ -13,7 +13,7 @@
 static inline uint64_t
 sample_mix(uint64_t a, uint64_t b)
 {
-	uint64_t	h = a * UINT64_C(0x9E3779B97F4A7C15) + b;
+	uint64_t h = a * UINT64_C(0x9E3779B97F4A7C15) + b;
 
 	h ^= h >> 32;
 	h *= UINT64_C(0xD6E8FEB86659FD93);
@@ -35,8 +35,13 @@ static ShfField sample_flat_fields[] = {
 	{.name = "oid", .kind = SHF_UINT32, .nullable = true},
 	{.name = "f4", .kind = SHF_FLOAT32, .nullable = true},
 	{.name = "f8", .kind = SHF_FLOAT64, .nullable = true},
-	{.name = "price", .kind = SHF_DECIMAL128, .nullable = true, .precision = 15, .scale = 2,
-	.nmeta = 2, .meta = sample_meta},
+	{.name = "price",
+	 .kind = SHF_DECIMAL128,
+	 .nullable = true,
+	 .precision = 15,
+	 .scale = 2,
+	 .nmeta = 2,
+	 .meta = sample_meta},
 	{.name = "wide", .kind = SHF_DECIMAL128, .nullable = true, .precision = 38, .scale = 10},
 	{.name = "day", .kind = SHF_DATE32, .nullable = true},
 	{.name = "time", .kind = SHF_TIME64_US, .nullable = true},
@@ -57,23 +62,35 @@ static ShfField sample_point[] = {
 
 static ShfField sample_i32_item = {.name = "item", .kind = SHF_INT32, .nullable = true};
 static ShfField sample_text_item = {.name = "item", .kind = SHF_UTF8, .nullable = true};
-static ShfField sample_point_item = {.name = "item", .kind = SHF_STRUCT, .nullable = true,
-.nchildren = 3, .children = sample_point};
-static ShfField sample_texts_item = {.name = "item", .kind = SHF_LIST, .nullable = true,
-.nchildren = 1, .children = &sample_text_item};
+static ShfField sample_point_item = {
+	.name = "item", .kind = SHF_STRUCT, .nullable = true, .nchildren = 3, .children = sample_point};
+static ShfField sample_texts_item = {.name = "item",
+									 .kind = SHF_LIST,
+									 .nullable = true,
+									 .nchildren = 1,
+									 .children = &sample_text_item};
 static ShfField sample_pair[] = {
 	{.name = "id", .kind = SHF_INT64},
-	{.name = "tags", .kind = SHF_LIST, .nullable = true, .nchildren = 1,
-	.children = &sample_text_item},
+	{.name = "tags",
+	 .kind = SHF_LIST,
+	 .nullable = true,
+	 .nchildren = 1,
+	 .children = &sample_text_item},
 };
 
 static ShfField sample_nested_fields[] = {
-	{.name = "numbers", .kind = SHF_LIST, .nullable = true, .nchildren = 1,
-	.children = &sample_i32_item},
+	{.name = "numbers",
+	 .kind = SHF_LIST,
+	 .nullable = true,
+	 .nchildren = 1,
+	 .children = &sample_i32_item},
 	{.name = "points", .kind = SHF_LIST, .nchildren = 1, .children = &sample_point_item},
 	{.name = "pair", .kind = SHF_STRUCT, .nullable = true, .nchildren = 2, .children = sample_pair},
-	{.name = "deep", .kind = SHF_LIST, .nullable = true, .nchildren = 1,
-	.children = &sample_texts_item},
+	{.name = "deep",
+	 .kind = SHF_LIST,
+	 .nullable = true,
+	 .nchildren = 1,
+	 .children = &sample_texts_item},
 	{.name = "nothing", .kind = SHF_STRUCT, .nullable = true},
 	{.name = "key", .kind = SHF_INT64},
 };
@@ -86,13 +103,10 @@ static ShfField sample_small_fields[] = {
 	{.name = "d", .kind = SHF_DECIMAL128, .nullable = true, .precision = 12, .scale = 2},
 };
 
-static const ShfSchema sample_flat = {
-	sizeof(sample_flat_fields) / sizeof(sample_flat_fields[0]), sample_flat_fields, 1,
-	sample_schema_meta
-};
+static const ShfSchema sample_flat = {sizeof(sample_flat_fields) / sizeof(sample_flat_fields[0]),
+									  sample_flat_fields, 1, sample_schema_meta};
 static const ShfSchema sample_nested = {
-	sizeof(sample_nested_fields) / sizeof(sample_nested_fields[0]), sample_nested_fields, 0, NULL
-};
+	sizeof(sample_nested_fields) / sizeof(sample_nested_fields[0]), sample_nested_fields, 0, NULL};
 static const ShfSchema sample_key = {1, &sample_key_field, 0, NULL};
 static const ShfSchema sample_small = {3, sample_small_fields, 0, NULL};
 static const ShfSchema sample_empty = {0, NULL, 0, NULL};
@@ -109,11 +123,11 @@ sample_is_null(const ShfField *field, uint64_t h)
 static inline size_t
 sample_fixed(const ShfField *field, uint64_t h, uint8_t *slot)
 {
-	size_t		width = field->kind == SHF_FIXED_BINARY ? (size_t) field->width :
-		(size_t) shf_kinds[field->kind].width;
-	__int128	limit = 1;
-	__int128	decimal;
-	int64_t		number;
+	size_t	 width = field->kind == SHF_FIXED_BINARY ? (size_t) field->width :
+													   (size_t) shf_kinds[field->kind].width;
+	__int128 limit = 1;
+	__int128 decimal;
+	int64_t	 number;
 
 	switch (field->kind)
 	{
@@ -145,9 +159,13 @@ sample_fixed(const ShfField *field, uint64_t h, uint8_t *slot)
 static inline size_t
 sample_text(uint64_t h, char *text)
 {
-	static const char *const words[] = {"", "a", "na\xC3\xAFve", "\xE2\x82\xAC 12",
-	"carefully final",
-	"deposits sleep quickly across the \xF0\x9F\x90\x98 ironic packages"};
+	static const char *const words[] = {
+		"",
+		"a",
+		"na\xC3\xAFve",
+		"\xE2\x82\xAC 12",
+		"carefully final",
+		"deposits sleep quickly across the \xF0\x9F\x90\x98 ironic packages"};
 	const char *word = words[h / 7 % 6];
 
 	strcpy(text, word);
@@ -175,8 +193,8 @@ sample_variable(const ShfField *field, uint64_t h, bool nested, ShfBuffer *out)
 {
 	if (field->kind == SHF_UTF8 || field->kind == SHF_BINARY)
 	{
-		char		text[128];
-		uint32_t	len = (uint32_t) sample_text(h, text);
+		char	 text[128];
+		uint32_t len = (uint32_t) sample_text(h, text);
 
 		if (nested)
 			sample_put(out, &len, 4);
@@ -184,17 +202,17 @@ sample_variable(const ShfField *field, uint64_t h, bool nested, ShfBuffer *out)
 	}
 	else
 	{
-		uint32_t	count = field->kind == SHF_LIST ? sample_list_length(h) :
-			(uint32_t) field->nchildren;
+		uint32_t count =
+			field->kind == SHF_LIST ? sample_list_length(h) : (uint32_t) field->nchildren;
 
 		if (field->kind == SHF_LIST)
 			sample_put(out, &count, 4);
 		for (uint32_t i = 0; i < count; i++)
 		{
 			const ShfField *child = &field->children[field->kind == SHF_LIST ? 0 : i];
-			uint64_t	hc = sample_mix(h, i + 1);
-			uint8_t		null = sample_is_null(child, hc);
-			uint8_t		slot[64];
+			uint64_t		hc = sample_mix(h, i + 1);
+			uint8_t			null = sample_is_null(child, hc);
+			uint8_t			slot[64];
 
 			sample_put(out, &null, 1);
 			if (null)
@@ -212,14 +230,14 @@ static inline void
 sample_row(const ShfSchema *schema, const ShfRowLayout *layout, ShfRow *row, uint64_t n,
 		   ShfBuffer *scratch)
 {
-	size_t		starts[64];
+	size_t starts[64];
 
 	shf_row_clear(layout, row);
 	scratch->len = 0;
 	for (int i = 0; i < schema->nfields; i++)
 	{
 		const ShfField *field = &schema->fields[i];
-		uint64_t	h = sample_mix((uint64_t) i, n);
+		uint64_t		h = sample_mix((uint64_t) i, n);
 
 		starts[i] = scratch->len;
 		if (sample_is_null(field, h))
@@ -243,7 +261,7 @@ static inline void
 sample_check(const ShfColumn *c, int64_t i, uint64_t h)
 {
 	const ShfField *field = c->field;
-	bool		present = c->validity == NULL || (c->validity[i >> 3] >> (i & 7) & 1);
+	bool			present = c->validity == NULL || (c->validity[i >> 3] >> (i & 7) & 1);
 
 	CHECK(i < c->length);
 	if (sample_is_null(field, h))
@@ -256,16 +274,16 @@ sample_check(const ShfColumn *c, int64_t i, uint64_t h)
 		CHECK_INT(c->data[i >> 3] >> (i & 7) & 1, h >> 8 & 1);
 	else if (shf_kinds[field->kind].width >= 0)
 	{
-		uint8_t		slot[64];
-		size_t		width = sample_fixed(field, h, slot);
+		uint8_t slot[64];
+		size_t	width = sample_fixed(field, h, slot);
 
 		CHECK((i + 1) * (int64_t) width <= c->data_bytes);
 		CHECK_MEM(c->data + i * (int64_t) width, slot, width);
 	}
 	else if (field->kind == SHF_UTF8 || field->kind == SHF_BINARY)
 	{
-		char		text[128];
-		size_t		len = sample_text(h, text);
+		char   text[128];
+		size_t len = sample_text(h, text);
 
 		CHECK_INT(c->offsets[i + 1] - c->offsets[i], len);
 		CHECK_MEM(c->data + c->offsets[i], text, len);
@@ -304,8 +322,8 @@ sample_write(const ShfSchema *schema, const char *path, ShfCodec codec, uint32_t
 		.dir_mode = 0700,
 		.max_open_files = 16,
 	};
-	ShfWriter  *w;
-	ShfBuffer	scratch = {0};
+	ShfWriter *w;
+	ShfBuffer  scratch = {0};
 
 	CHECK_OK(shf_writer_open(&w, schema, &options, &err));
 	for (uint64_t n = 0; n < rows; n++)
@@ -318,4 +336,4 @@ sample_write(const ShfSchema *schema, const char *path, ShfCodec codec, uint32_t
 	return w;
 }
 
-#endif							/* SAMPLE_H */
+#endif /* SAMPLE_H */

@@ -19,7 +19,7 @@
 static void
 test_crc_known_values(void)
 {
-	uint8_t		block[32];
+	uint8_t block[32];
 
 	CHECK_INT(shf_crc32c(0, "", 0), 0);
 	CHECK_INT(shf_crc32c(0, "123456789", 9), 0xE3069283u);
@@ -53,23 +53,23 @@ static void
 test_crc_all_lengths_and_alignments(void)
 {
 	static const size_t large[] = {6143, 6144, 6145, 6912, 12288, 20000, 70001};
-	size_t		cap = 80000;
-	uint8_t    *data = malloc(cap);
+	size_t				cap = 80000;
+	uint8_t			   *data = malloc(cap);
 
 	for (size_t i = 0; i < cap; i++)
 		data[i] = (uint8_t) test_random();
 	for (size_t len = 0; len < 1700; len++)
 	{
-		size_t		at = len % 17;
-		uint32_t	start = (uint32_t) test_random();
-		uint32_t	expected = crc_by_bits(start, data + at, len);
+		size_t	 at = len % 17;
+		uint32_t start = (uint32_t) test_random();
+		uint32_t expected = crc_by_bits(start, data + at, len);
 
 		CHECK_INT(shf_crc32c(start, data + at, len), expected);
 		CHECK_INT(shf_crc32c_portable(start, data + at, len), expected);
 	}
 	for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++)
 	{
-		uint32_t	expected = crc_by_bits(7, data + i, large[i]);
+		uint32_t expected = crc_by_bits(7, data + i, large[i]);
 
 		CHECK_INT(shf_crc32c(7, data + i, large[i]), expected);
 		CHECK_INT(shf_crc32c_portable(7, data + i, large[i]), expected);
@@ -80,16 +80,16 @@ test_crc_all_lengths_and_alignments(void)
 static void
 test_crc_combine(void)
 {
-	size_t		cap = 5000;
-	uint8_t    *data = malloc(cap);
-	uint32_t	crc;
+	size_t	 cap = 5000;
+	uint8_t *data = malloc(cap);
+	uint32_t crc;
 
 	for (size_t i = 0; i < cap; i++)
 		data[i] = (uint8_t) test_random();
 	for (int i = 0; i < 500; i++)
 	{
-		size_t		len = test_below(cap);
-		size_t		cut = test_below(len + 1);
+		size_t len = test_below(cap);
+		size_t cut = test_below(len + 1);
 
 		crc = shf_crc32c_combine(shf_crc32c(0, data, cut), shf_crc32c(0, data + cut, len - cut),
 								 len - cut);
@@ -109,10 +109,10 @@ test_crc_combine(void)
 static uint8_t *
 make_text(size_t len)
 {
-	static const char *const words[] = {"carefully ", "final ", "deposits ", "sleep ",
-	"2026-11-30 ", "x", "quickly ", "0.07 "};
-	uint8_t    *data = malloc(len + 16);
-	size_t		at = 0;
+	static const char *const words[] = {"carefully ",  "final ", "deposits ", "sleep ",
+										"2026-11-30 ", "x",		 "quickly ",  "0.07 "};
+	uint8_t					*data = malloc(len + 16);
+	size_t					 at = 0;
 
 	while (at < len)
 	{
@@ -130,11 +130,11 @@ make_text(size_t len)
 static uint8_t *
 make_noise(size_t len)
 {
-	uint8_t    *data = malloc(len + 8);
+	uint8_t *data = malloc(len + 8);
 
 	for (size_t i = 0; i < len; i += 8)
 	{
-		uint64_t	r = test_random();
+		uint64_t r = test_random();
 
 		memcpy(data + i, &r, 8);
 	}
@@ -146,22 +146,22 @@ static void
 check_foreign(ShfCodecKind kind, const uint8_t *frame, size_t frame_len, const uint8_t *raw,
 			  size_t len)
 {
-	uint8_t    *out = malloc(len + 1);
+	uint8_t *out = malloc(len + 1);
 
 	if (kind == SHF_CODEC_ZSTD)
 		CHECK_INT(ZSTD_decompress(out, len + 1, frame, frame_len), len);
 	else
 	{
-		LZ4F_dctx  *ctx;
-		size_t		in = 0;
-		size_t		done = 0;
-		size_t		hint = 1;
+		LZ4F_dctx *ctx;
+		size_t	   in = 0;
+		size_t	   done = 0;
+		size_t	   hint = 1;
 
 		CHECK(!LZ4F_isError(LZ4F_createDecompressionContext(&ctx, LZ4F_VERSION)));
 		while (hint != 0 && in < frame_len)
 		{
-			size_t		n_in = frame_len - in;
-			size_t		n_out = len + 1 - done;
+			size_t n_in = frame_len - in;
+			size_t n_out = len + 1 - done;
 
 			hint = LZ4F_decompress(ctx, out + done, &n_out, frame + in, &n_in, NULL);
 			CHECK(!LZ4F_isError(hint));
@@ -181,37 +181,38 @@ static void
 check_ours(ShfDecompressor *d, ShfCodecKind kind, const uint8_t *frame, size_t frame_len,
 		   const uint8_t *raw, size_t len)
 {
-	uint8_t    *out = malloc(len);
+	uint8_t *out = malloc(len);
 
 	CHECK_OK(shf_decompress_frame(d, kind, frame, frame_len, out, len, &err));
 	CHECK_MEM(out, raw, len);
 	free(out);
 }
 
-static const size_t frame_sizes[] = {1, 2, 15, 16, 17, 40, 100, 1000, 65535, 65536, 65537, 262144,
-262145, 1048576, 1048577, 4194304, 4194305, 9000000};
+static const size_t frame_sizes[] = {1,		 2,		  15,	   16,		17,		 40,
+									 100,	 1000,	  65535,   65536,	65537,	 262144,
+									 262145, 1048576, 1048577, 4194304, 4194305, 9000000};
 
 #define NSIZES (sizeof(frame_sizes) / sizeof(frame_sizes[0]))
 
 static void
 check_codec(ShfCodec codec, size_t largest)
 {
-	ShfCompressor *c;
+	ShfCompressor	*c;
 	ShfDecompressor *d;
 
 	CHECK_OK(shf_compressor_create(&c, codec, &err));
 	CHECK_OK(shf_decompressor_create(&d, &err));
 	for (size_t i = 0; i < NSIZES; i++)
 	{
-		size_t		len = frame_sizes[i];
-		size_t		cap = shf_frame_bound(codec.kind, len);
-		uint8_t    *raw[2] = {make_text(len), make_noise(len)};
-		uint8_t    *frame = malloc(cap);
+		size_t	 len = frame_sizes[i];
+		size_t	 cap = shf_frame_bound(codec.kind, len);
+		uint8_t *raw[2] = {make_text(len), make_noise(len)};
+		uint8_t *frame = malloc(cap);
 
 		/* Noise in between: a state that failed must serve the next buffer. */
 		for (int j = 0; len <= largest && j < 2; j++)
 		{
-			size_t		written;
+			size_t written;
 
 			CHECK_OK(shf_compress_frame(c, raw[j], len, 0, frame, cap, &written, &err));
 			CHECK(written < len);
@@ -234,20 +235,20 @@ check_codec(ShfCodec codec, size_t largest)
 static void
 test_lz4_frames(void)
 {
-	check_codec((ShfCodec) {SHF_CODEC_LZ4, 1}, SIZE_MAX);
-	check_codec((ShfCodec) {SHF_CODEC_LZ4, 2}, 1048576);
-	check_codec((ShfCodec) {SHF_CODEC_LZ4, 3}, SIZE_MAX);
-	check_codec((ShfCodec) {SHF_CODEC_LZ4, 9}, 262145);
-	check_codec((ShfCodec) {SHF_CODEC_LZ4, 12}, 65537);
+	check_codec((ShfCodec){SHF_CODEC_LZ4, 1}, SIZE_MAX);
+	check_codec((ShfCodec){SHF_CODEC_LZ4, 2}, 1048576);
+	check_codec((ShfCodec){SHF_CODEC_LZ4, 3}, SIZE_MAX);
+	check_codec((ShfCodec){SHF_CODEC_LZ4, 9}, 262145);
+	check_codec((ShfCodec){SHF_CODEC_LZ4, 12}, 65537);
 }
 
 static void
 test_zstd_frames(void)
 {
-	check_codec((ShfCodec) {SHF_CODEC_ZSTD, 1}, SIZE_MAX);
-	check_codec((ShfCodec) {SHF_CODEC_ZSTD, -5}, 1048577);
-	check_codec((ShfCodec) {SHF_CODEC_ZSTD, 3}, 1048577);
-	check_codec((ShfCodec) {SHF_CODEC_ZSTD, 19}, 65537);
+	check_codec((ShfCodec){SHF_CODEC_ZSTD, 1}, SIZE_MAX);
+	check_codec((ShfCodec){SHF_CODEC_ZSTD, -5}, 1048577);
+	check_codec((ShfCodec){SHF_CODEC_ZSTD, 3}, 1048577);
+	check_codec((ShfCodec){SHF_CODEC_ZSTD, 19}, 65537);
 }
 
 /* Decoders allocate the declared block size: it must be the smallest that fits. */
@@ -256,9 +257,9 @@ test_lz4_descriptors(void)
 {
 	static const struct
 	{
-		size_t		len;
-		uint8_t		header[7];
-	}			cases[] = {
+		size_t	len;
+		uint8_t header[7];
+	} cases[] = {
 		{65536, {0x04, 0x22, 0x4D, 0x18, 0x60, 0x40, 0x82}},
 		{65537, {0x04, 0x22, 0x4D, 0x18, 0x60, 0x50, 0xFB}},
 		{262145, {0x04, 0x22, 0x4D, 0x18, 0x60, 0x60, 0x51}},
@@ -267,13 +268,13 @@ test_lz4_descriptors(void)
 	};
 	ShfCompressor *c;
 
-	CHECK_OK(shf_compressor_create(&c, (ShfCodec) {SHF_CODEC_LZ4, 1}, &err));
+	CHECK_OK(shf_compressor_create(&c, (ShfCodec){SHF_CODEC_LZ4, 1}, &err));
 	for (int i = 0; i < 5; i++)
 	{
-		uint8_t    *raw = make_text(cases[i].len);
-		size_t		cap = shf_frame_bound(SHF_CODEC_LZ4, cases[i].len);
-		uint8_t    *frame = malloc(cap);
-		size_t		written;
+		uint8_t *raw = make_text(cases[i].len);
+		size_t	 cap = shf_frame_bound(SHF_CODEC_LZ4, cases[i].len);
+		uint8_t *frame = malloc(cap);
+		size_t	 written;
 
 		CHECK_OK(shf_compress_frame(c, raw, cases[i].len, 0, frame, cap, &written, &err));
 		CHECK_MEM(frame, cases[i].header, 7);
@@ -293,10 +294,10 @@ test_stored_frames(void)
 	{
 		for (size_t i = 0; i < NSIZES; i++)
 		{
-			size_t		len = frame_sizes[i];
-			uint8_t    *raw = make_noise(len);
-			uint8_t    *frame = malloc(shf_frame_bound(kind, len));
-			size_t		written = shf_store_frame(kind, raw, len, frame);
+			size_t	 len = frame_sizes[i];
+			uint8_t *raw = make_noise(len);
+			uint8_t *frame = malloc(shf_frame_bound(kind, len));
+			size_t	 written = shf_store_frame(kind, raw, len, frame);
 
 			CHECK(written <= shf_frame_bound(kind, len));
 			check_foreign(kind, frame, written, raw, len);
@@ -311,8 +312,8 @@ test_stored_frames(void)
 static ShfCode
 append(void *arg, const void *data, size_t len, ShfError *error)
 {
-	ShfBuffer  *buf = arg;
-	ShfCode		code = shf_buffer_reserve(buf, len, error);
+	ShfBuffer *buf = arg;
+	ShfCode	   code = shf_buffer_reserve(buf, len, error);
 
 	if (code == SHF_OK)
 	{
@@ -331,8 +332,8 @@ refuse(void *arg, const void *data, size_t len, ShfError *error)
 static void
 test_streamed_frames(void)
 {
-	static const ShfCodec codecs[] = {{SHF_CODEC_LZ4, 1}, {SHF_CODEC_LZ4, 4}, {SHF_CODEC_ZSTD, 1},
-	{SHF_CODEC_ZSTD, 7}};
+	static const ShfCodec codecs[] = {
+		{SHF_CODEC_LZ4, 1}, {SHF_CODEC_LZ4, 4}, {SHF_CODEC_ZSTD, 1}, {SHF_CODEC_ZSTD, 7}};
 	ShfDecompressor *d;
 
 	CHECK_OK(shf_decompressor_create(&d, &err));
@@ -343,12 +344,12 @@ test_streamed_frames(void)
 		CHECK_OK(shf_compressor_create(&c, codecs[i], &err));
 		for (size_t j = 0; j < NSIZES; j++)
 		{
-			size_t		len = frame_sizes[j];
-			uint8_t    *raw[2] = {make_text(len), make_noise(len)};
+			size_t	 len = frame_sizes[j];
+			uint8_t *raw[2] = {make_text(len), make_noise(len)};
 
 			for (int k = 0; k < 2; k++)
 			{
-				ShfBuffer	frame = {0};
+				ShfBuffer frame = {0};
 
 				/* A stream that was given up must not disturb the next. */
 				CHECK_ERR(shf_compress_stream(c, raw[k], len, refuse, NULL, &err), SHF_ERR_IO,
@@ -370,18 +371,18 @@ test_streamed_frames(void)
 static void
 test_foreign_lz4_frames(void)
 {
-	size_t		len = 300000;
-	uint8_t    *raw = make_text(len);
+	size_t			 len = 300000;
+	uint8_t			*raw = make_text(len);
 	ShfDecompressor *d;
 
 	CHECK_OK(shf_decompressor_create(&d, &err));
 	for (int variant = 0; variant < 4; variant++)
 	{
 		LZ4F_preferences_t prefs = LZ4F_INIT_PREFERENCES;
-		uint8_t    *frame;
-		uint8_t    *out = malloc(len);
-		size_t		cap;
-		size_t		written;
+		uint8_t			  *frame;
+		uint8_t			  *out = malloc(len);
+		size_t			   cap;
+		size_t			   written;
 
 		prefs.frameInfo.blockMode = variant & 1 ? LZ4F_blockIndependent : LZ4F_blockLinked;
 		prefs.frameInfo.contentChecksumFlag = variant & 2 ? LZ4F_contentChecksumEnabled : 0;
@@ -407,20 +408,20 @@ static void
 test_decompress_is_strict(void)
 {
 	static const ShfCodec codecs[] = {{SHF_CODEC_LZ4, 1}, {SHF_CODEC_ZSTD, 1}};
-	size_t		len = 3000;
-	uint8_t    *raw = make_text(len);
-	ShfDecompressor *d;
+	size_t				  len = 3000;
+	uint8_t				 *raw = make_text(len);
+	ShfDecompressor		 *d;
 
 	CHECK_OK(shf_decompressor_create(&d, &err));
 	for (int i = 0; i < 2; i++)
 	{
-		ShfCodecKind kind = codecs[i].kind;
-		size_t		cap = shf_frame_bound(kind, len);
-		uint8_t    *frame = malloc(2 * cap);
-		uint8_t    *out = malloc(len);
-		uint8_t    *shorter = malloc(len - 1);
-		uint8_t    *longer = malloc(len + 1);
-		size_t		written;
+		ShfCodecKind   kind = codecs[i].kind;
+		size_t		   cap = shf_frame_bound(kind, len);
+		uint8_t		  *frame = malloc(2 * cap);
+		uint8_t		  *out = malloc(len);
+		uint8_t		  *shorter = malloc(len - 1);
+		uint8_t		  *longer = malloc(len + 1);
+		size_t		   written;
 		ShfCompressor *c;
 
 		CHECK_OK(shf_compressor_create(&c, codecs[i], &err));
@@ -431,7 +432,7 @@ test_decompress_is_strict(void)
 				  SHF_ERR_CORRUPT, "");
 		for (size_t cut = 0; cut < written; cut++)
 		{
-			uint8_t    *part = malloc(cut + 1);
+			uint8_t *part = malloc(cut + 1);
 
 			memcpy(part, frame, cut);
 			CHECK_ERR(shf_decompress_frame(d, kind, part, cut, out, len, &err), SHF_ERR_CORRUPT,
@@ -448,8 +449,8 @@ test_decompress_is_strict(void)
 
 		/* Stored blocks that hold more than was asked for. */
 		{
-			uint8_t    *stored = malloc(cap);
-			size_t		stored_len = shf_store_frame(kind, raw, len, stored);
+			uint8_t *stored = malloc(cap);
+			size_t	 stored_len = shf_store_frame(kind, raw, len, stored);
 
 			CHECK_ERR(shf_decompress_frame(d, kind, stored, stored_len, shorter, len - 1, &err),
 					  SHF_ERR_CORRUPT, "");
@@ -477,31 +478,31 @@ test_decompress_is_strict(void)
 static void
 test_codec_levels(void)
 {
-	CHECK_OK(shf_codec_check((ShfCodec) {SHF_CODEC_NONE, 0}, &err));
-	CHECK_OK(shf_codec_check((ShfCodec) {SHF_CODEC_LZ4, 12}, &err));
-	CHECK_OK(shf_codec_check((ShfCodec) {SHF_CODEC_ZSTD, ZSTD_minCLevel()}, &err));
-	CHECK_ERR(shf_codec_check((ShfCodec) {SHF_CODEC_LZ4, 0}, &err), SHF_ERR_INVALID, "1 to 12");
-	CHECK_ERR(shf_codec_check((ShfCodec) {SHF_CODEC_LZ4, 13}, &err), SHF_ERR_INVALID, "1 to 12");
-	CHECK_ERR(shf_codec_check((ShfCodec) {SHF_CODEC_ZSTD, 0}, &err), SHF_ERR_INVALID, "1 to 22");
-	CHECK_ERR(shf_codec_check((ShfCodec) {SHF_CODEC_ZSTD, 23}, &err), SHF_ERR_INVALID, "1 to 22");
+	CHECK_OK(shf_codec_check((ShfCodec){SHF_CODEC_NONE, 0}, &err));
+	CHECK_OK(shf_codec_check((ShfCodec){SHF_CODEC_LZ4, 12}, &err));
+	CHECK_OK(shf_codec_check((ShfCodec){SHF_CODEC_ZSTD, ZSTD_minCLevel()}, &err));
+	CHECK_ERR(shf_codec_check((ShfCodec){SHF_CODEC_LZ4, 0}, &err), SHF_ERR_INVALID, "1 to 12");
+	CHECK_ERR(shf_codec_check((ShfCodec){SHF_CODEC_LZ4, 13}, &err), SHF_ERR_INVALID, "1 to 12");
+	CHECK_ERR(shf_codec_check((ShfCodec){SHF_CODEC_ZSTD, 0}, &err), SHF_ERR_INVALID, "1 to 22");
+	CHECK_ERR(shf_codec_check((ShfCodec){SHF_CODEC_ZSTD, 23}, &err), SHF_ERR_INVALID, "1 to 22");
 }
 
 /* The memory that is accounted for a compressor is never exceeded, at any level. */
 static void
 test_compressor_memory(void)
 {
-	size_t		len = 3 * 1024 * 1024;
-	uint8_t    *raw = make_text(len);
-	size_t		cap = shf_frame_bound(SHF_CODEC_ZSTD, len);
-	uint8_t    *frame = malloc(cap);
+	size_t	 len = 3 * 1024 * 1024;
+	uint8_t *raw = make_text(len);
+	size_t	 cap = shf_frame_bound(SHF_CODEC_ZSTD, len);
+	uint8_t *frame = malloc(cap);
 
 	for (int level = -3; level <= ZSTD_maxCLevel(); level++)
 	{
-		ShfCodec	codec = {SHF_CODEC_ZSTD, level};
+		ShfCodec	   codec = {SHF_CODEC_ZSTD, level};
 		ShfCompressor *c;
-		ShfBuffer	out = {0};
-		size_t		written;
-		size_t		some = level > 12 ? 1200000 : len;
+		ShfBuffer	   out = {0};
+		size_t		   written;
+		size_t		   some = level > 12 ? 1200000 : len;
 
 		if (level == 0)
 			continue;
@@ -524,17 +525,17 @@ static ShfMeta some_meta[] = {{"pg:type", "numeric"}, {"pg:typmod", ""}};
 static void
 make_schema(ShfSchema *schema)
 {
-	ShfMeta		meta[] = {{"shuffle:segment_id", "00112233445566778899aabbccddeeff"},
-	{"k\xC3\xA9y", "v\xE2\x82\xAClue"}};
-	ShfField	pair[2] = {
+	ShfMeta	 meta[] = {{"shuffle:segment_id", "00112233445566778899aabbccddeeff"},
+					   {"k\xC3\xA9y", "v\xE2\x82\xAClue"}};
+	ShfField pair[2] = {
 		{.name = "x", .kind = SHF_DECIMAL128, .nullable = true, .precision = 38, .scale = 38},
 		{.name = "", .kind = SHF_UTF8, .nmeta = 2, .meta = some_meta},
 	};
-	ShfField	item = {.name = "item", .kind = SHF_STRUCT, .nullable = true, .nchildren = 2,
-	.children = pair};
-	ShfField	fields[SHF_NKINDS + 1] = {0};
-	char		names[SHF_NKINDS + 1][16];
-	ShfSchema	local = {SHF_NKINDS + 1, fields, 2, meta};
+	ShfField item = {
+		.name = "item", .kind = SHF_STRUCT, .nullable = true, .nchildren = 2, .children = pair};
+	ShfField  fields[SHF_NKINDS + 1] = {0};
+	char	  names[SHF_NKINDS + 1][16];
+	ShfSchema local = {SHF_NKINDS + 1, fields, 2, meta};
 
 	for (int i = 0; i <= SHF_NKINDS; i++)
 	{
@@ -571,11 +572,11 @@ make_schema(ShfSchema *schema)
 static void
 test_schema_round_trip(void)
 {
-	ShfSchema	schema;
-	ShfSchema	parsed;
-	ShfBuffer	a = {0};
-	ShfBuffer	b = {0};
-	int32_t		len;
+	ShfSchema schema;
+	ShfSchema parsed;
+	ShfBuffer a = {0};
+	ShfBuffer b = {0};
+	int32_t	  len;
 
 	make_schema(&schema);
 	CHECK_OK(shf_schema_message(&a, &schema, &err));
@@ -602,10 +603,10 @@ test_schema_round_trip(void)
 static void
 test_schema_of_no_columns(void)
 {
-	ShfSchema	empty = {0};
-	ShfSchema	parsed;
-	void	   *message;
-	size_t		len;
+	ShfSchema empty = {0};
+	ShfSchema parsed;
+	void	 *message;
+	size_t	  len;
 
 	CHECK_OK(shf_stream_schema(&empty, &message, &len, &err));
 	CHECK_OK(shf_parse_schema_message((uint8_t *) message + 8, len - 8, &parsed, &err));
@@ -617,22 +618,25 @@ test_schema_of_no_columns(void)
 static void
 test_schema_nesting_limit(void)
 {
-	ShfField	levels[SHF_MAX_NESTING + 2];
-	ShfSchema	schema = {1, levels, 0, NULL};
-	ShfSchema	parsed;
-	ShfBuffer	buf = {0};
+	ShfField  levels[SHF_MAX_NESTING + 2];
+	ShfSchema schema = {1, levels, 0, NULL};
+	ShfSchema parsed;
+	ShfBuffer buf = {0};
 
 	for (int i = 0; i < SHF_MAX_NESTING + 2; i++)
-		levels[i] = (ShfField) {.name = "a", .kind = SHF_LIST, .nullable = true, .nchildren = 1,
-	.children = &levels[i + 1]};
-	levels[SHF_MAX_NESTING] = (ShfField) {.name = "a", .kind = SHF_INT8};
+		levels[i] = (ShfField){.name = "a",
+							   .kind = SHF_LIST,
+							   .nullable = true,
+							   .nchildren = 1,
+							   .children = &levels[i + 1]};
+	levels[SHF_MAX_NESTING] = (ShfField){.name = "a", .kind = SHF_INT8};
 	CHECK_OK(shf_schema_message(&buf, &schema, &err));
 	CHECK_OK(shf_parse_schema_message(buf.data + 8, buf.len - 8, &parsed, &err));
 	CHECK(shf_schema_equal(&schema, &parsed));
 	shf_schema_release(&parsed);
 	levels[SHF_MAX_NESTING] = levels[0];
 	levels[SHF_MAX_NESTING].children = &levels[SHF_MAX_NESTING + 1];
-	levels[SHF_MAX_NESTING + 1] = (ShfField) {.name = "a", .kind = SHF_INT8};
+	levels[SHF_MAX_NESTING + 1] = (ShfField){.name = "a", .kind = SHF_INT8};
 	CHECK_ERR(shf_schema_message(&buf, &schema, &err), SHF_ERR_LIMIT, "nested");
 	free(buf.data);
 }
@@ -641,24 +645,24 @@ test_schema_nesting_limit(void)
 static void
 test_damaged_schema(void)
 {
-	ShfSchema	schema;
-	ShfBuffer	buf = {0};
-	size_t		len;
+	ShfSchema schema;
+	ShfBuffer buf = {0};
+	size_t	  len;
 
 	make_schema(&schema);
 	CHECK_OK(shf_schema_message(&buf, &schema, &err));
 	len = buf.len - 8;
 	for (int i = 0; i < 60000; i++)
 	{
-		size_t		cut = i % 4 == 0 ? test_below(len + 1) : len;
-		uint8_t    *copy = malloc(cut + 1);
-		ShfSchema	parsed;
+		size_t	  cut = i % 4 == 0 ? test_below(len + 1) : len;
+		uint8_t	 *copy = malloc(cut + 1);
+		ShfSchema parsed;
 
 		memcpy(copy, buf.data + 8, cut);
 		for (uint64_t n = 1 + test_below(3); cut >= 8 && n > 0; n--)
 		{
-			size_t		at = test_below(cut - 3);
-			uint32_t	word = (uint32_t) test_random();
+			size_t	 at = test_below(cut - 3);
+			uint32_t word = (uint32_t) test_random();
 
 			if (test_below(2) == 0)
 				copy[at] ^= (uint8_t) (1 << test_below(8));
@@ -686,7 +690,7 @@ test_damaged_schema(void)
 static bool
 is_table(const ShfBuffer *buf, size_t at)
 {
-	int32_t		vtable;
+	int32_t vtable;
 
 	if (at + 4 > buf->len || at % 8 != 4)
 		return false;
@@ -701,8 +705,8 @@ is_table(const ShfBuffer *buf, size_t at)
 static void
 check_vtables_behind(const uint8_t *buf, size_t table, int depth, int *seen)
 {
-	int32_t		vtable;
-	uint16_t	sizes[2];
+	int32_t	 vtable;
+	uint16_t sizes[2];
 
 	memcpy(&vtable, buf + table, 4);
 	CHECK(vtable < 0);
@@ -712,9 +716,9 @@ check_vtables_behind(const uint8_t *buf, size_t table, int depth, int *seen)
 	/* Schema: slot 1, Field: slot 5: vectors of Field. */
 	for (int slot = 1; slot <= 5; slot += 4)
 	{
-		uint16_t	at = 0;
-		uint32_t	offset;
-		uint32_t	count;
+		uint16_t at = 0;
+		uint32_t offset;
+		uint32_t count;
 
 		if ((depth == 0) != (slot == 1) || sizes[0] <= 4 + 2 * slot)
 			continue;
@@ -725,8 +729,8 @@ check_vtables_behind(const uint8_t *buf, size_t table, int depth, int *seen)
 		memcpy(&count, buf + table + at + offset, 4);
 		for (uint32_t i = 0; i < count; i++)
 		{
-			size_t		element = table + at + offset + 4 + 4 * i;
-			uint32_t	child;
+			size_t	 element = table + at + offset + 4 + 4 * i;
+			uint32_t child;
 
 			memcpy(&child, buf + element, 4);
 			check_vtables_behind(buf, element + child, depth + 1, seen);
@@ -737,15 +741,15 @@ check_vtables_behind(const uint8_t *buf, size_t table, int depth, int *seen)
 static void
 test_vtables_lie_behind_their_tables(void)
 {
-	ShfSchema	schema;
-	ShfBuffer	buf = {0};
-	uint16_t	header;
-	uint32_t	root;
-	uint32_t	offset;
-	int32_t		vtable;
-	int			seen = 0;
-	int			nnodes;
-	int			nbuffers;
+	ShfSchema schema;
+	ShfBuffer buf = {0};
+	uint16_t  header;
+	uint32_t  root;
+	uint32_t  offset;
+	int32_t	  vtable;
+	int		  seen = 0;
+	int		  nnodes;
+	int		  nbuffers;
 
 	make_schema(&schema);
 	shf_schema_count(&schema, &nnodes, &nbuffers);
@@ -768,18 +772,18 @@ test_vtables_lie_behind_their_tables(void)
 static void
 test_schema_bomb(void)
 {
-	ShfField	levels[31];
-	ShfField	leaves[31];
-	ShfField	pairs[31][2];
-	ShfSchema	schema = {1, levels, 0, NULL};
-	ShfSchema	parsed;
-	ShfBuffer	buf = {0};
-	int			found = 0;
+	ShfField  levels[31];
+	ShfField  leaves[31];
+	ShfField  pairs[31][2];
+	ShfSchema schema = {1, levels, 0, NULL};
+	ShfSchema parsed;
+	ShfBuffer buf = {0};
+	int		  found = 0;
 
 	for (int i = 30; i >= 0; i--)
 	{
-		leaves[i] = (ShfField) {.name = "b", .kind = SHF_INT8};
-		levels[i] = (ShfField) {.name = "a", .kind = i < 30 ? SHF_STRUCT : SHF_INT8};
+		leaves[i] = (ShfField){.name = "b", .kind = SHF_INT8};
+		levels[i] = (ShfField){.name = "a", .kind = i < 30 ? SHF_STRUCT : SHF_INT8};
 		if (i < 30)
 		{
 			pairs[i][0] = levels[i + 1];
@@ -793,7 +797,7 @@ test_schema_bomb(void)
 	/* Point the second child of every vector at the first. */
 	for (size_t at = 8; at + 12 <= buf.len; at += 4)
 	{
-		uint32_t	words[3];
+		uint32_t words[3];
 
 		memcpy(words, buf.data + at, 12);
 		if (words[0] == 2 && is_table(&buf, at + 4 + words[1]) && is_table(&buf, at + 8 + words[2]))
@@ -804,8 +808,8 @@ test_schema_bomb(void)
 		}
 	}
 	CHECK(found >= 30);
-	CHECK_ERR(shf_parse_schema_message(buf.data + 8, buf.len - 8, &parsed, &err),
-			  SHF_ERR_CORRUPT, "overlap");
+	CHECK_ERR(shf_parse_schema_message(buf.data + 8, buf.len - 8, &parsed, &err), SHF_ERR_CORRUPT,
+			  "overlap");
 	free(buf.data);
 }
 

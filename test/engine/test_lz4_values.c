@@ -16,35 +16,35 @@ fill(uint8_t *data, size_t len, unsigned width, int shape)
 {
 	for (size_t at = 0; at < len; at += width)
 	{
-		uint64_t	v[2] = {0, 0};
+		uint64_t v[2] = {0, 0};
 
 		switch (shape)
 		{
-			case 0:				/* few values */
+			case 0: /* few values */
 				v[0] = test_random() % 50 * 100;
 				break;
-			case 1:				/* three bytes */
+			case 1: /* three bytes */
 				v[0] = test_random() % 10000000;
 				break;
-			case 2:				/* negative ones among them */
+			case 2: /* negative ones among them */
 				v[0] = (uint64_t) ((int64_t) (test_random() % 2000) - 1000);
 				v[1] = (int64_t) v[0] < 0 ? UINT64_MAX : 0;
 				break;
-			case 3:				/* nothing in common */
+			case 3: /* nothing in common */
 				v[0] = test_random() << 20 ^ test_random();
 				v[1] = test_random() << 20 ^ test_random();
 				break;
-			case 4:				/* long runs */
+			case 4: /* long runs */
 				v[0] = at / width / 1000;
 				break;
-			case 5:				/* times, microseconds */
+			case 5: /* times, microseconds */
 				v[0] = UINT64_C(1700000000000000) + test_random() % 100000000;
 				break;
-			case 6:				/* high half differs */
+			case 6: /* high half differs */
 				v[0] = test_random() % 3;
 				v[1] = test_random() % 3;
 				break;
-			default:			/* period beyond the reach of a distance */
+			default: /* period beyond the reach of a distance */
 				v[0] = at / width % 20000 * 77777;
 				break;
 		}
@@ -56,11 +56,11 @@ static void
 round_trip(ShfLz4Values *state, size_t len, unsigned width, int shape)
 {
 	/* exactly as large as they have to be, for the sanitizer to watch */
-	uint8_t    *data = malloc(len);
-	size_t		bound = len + len / 200 + 64;
-	uint8_t    *packed = malloc(bound);
-	uint8_t    *back = malloc(len + 1);
-	size_t		bytes;
+	uint8_t *data = malloc(len);
+	size_t	 bound = len + len / 200 + 64;
+	uint8_t *packed = malloc(bound);
+	uint8_t *back = malloc(len + 1);
+	size_t	 bytes;
 
 	fill(data, len, width, shape);
 	bytes = shf_lz4_values(state, data, len, width, packed, bound);
@@ -72,14 +72,14 @@ round_trip(ShfLz4Values *state, size_t len, unsigned width, int shape)
 	/* what does not fit is given up, inside of its place */
 	for (size_t cap = bytes < 40 ? 0 : bytes - 40; cap <= bytes + 40; cap += 1 + len / 100)
 	{
-		uint8_t    *tight = malloc(cap + 1);
-		size_t		again = shf_lz4_values(state, data, len, width, tight, cap);
+		uint8_t *tight = malloc(cap + 1);
+		size_t	 again = shf_lz4_values(state, data, len, width, tight, cap);
 
 		CHECK(again <= cap);
 		if (again > 0)
 		{
-			CHECK(LZ4_decompress_safe((char *) tight, (char *) back, (int) again,
-									  (int) len + 1) == (int) len);
+			CHECK(LZ4_decompress_safe((char *) tight, (char *) back, (int) again, (int) len + 1) ==
+				  (int) len);
 			CHECK_MEM(back, data, len);
 		}
 		free(tight);
@@ -93,7 +93,7 @@ static void
 test_round_trips(void)
 {
 	static const unsigned widths[] = {4, 8, 16};
-	ShfLz4Values *state = calloc(1, sizeof(*state));
+	ShfLz4Values		 *state = calloc(1, sizeof(*state));
 
 	for (int w = 0; w < 3; w++)
 	{
@@ -119,11 +119,11 @@ static void
 test_size(void)
 {
 	static const unsigned widths[] = {4, 8, 16};
-	ShfCodec	codec = {SHF_CODEC_LZ4, 1};
-	size_t		len = 64000;
-	uint8_t    *data = malloc(len);
-	uint8_t    *packed = malloc(2 * len);
-	ShfCompressor *c;
+	ShfCodec			  codec = {SHF_CODEC_LZ4, 1};
+	size_t				  len = 64000;
+	uint8_t				 *data = malloc(len);
+	uint8_t				 *packed = malloc(2 * len);
+	ShfCompressor		 *c;
 
 	CHECK_OK(shf_compressor_create(&c, codec, &err));
 	for (int w = 0; w < 3; w++)
@@ -131,12 +131,12 @@ test_size(void)
 		for (int shape = 0; shape < 8; shape++)
 		{
 			ShfBufferHistory history = {0};
-			size_t		written;
-			size_t		other;
+			size_t			 written;
+			size_t			 other;
 
 			fill(data, len, widths[w], shape);
-			CHECK_OK(shf_compress_buffer(c, codec, &history, data, len, widths[w], packed,
-										 &written, &err));
+			CHECK_OK(shf_compress_buffer(c, codec, &history, data, len, widths[w], packed, &written,
+										 &err));
 			other = (size_t) LZ4_compress_default((char *) data, (char *) packed, (int) len,
 												  (int) (2 * len));
 			if (written == 0 ? other < len - len / 8 : written > other + other / 8 + 32)
@@ -153,13 +153,13 @@ test_size(void)
 static void
 test_history(void)
 {
-	ShfCodec	codec = {SHF_CODEC_LZ4, 1};
+	ShfCodec		 codec = {SHF_CODEC_LZ4, 1};
 	ShfBufferHistory history = {0};
-	ShfCompressor *c;
-	uint8_t		data[8192];
-	uint8_t		frame[9000];
-	size_t		written;
-	int			stored = 0;
+	ShfCompressor	*c;
+	uint8_t			 data[8192];
+	uint8_t			 frame[9000];
+	size_t			 written;
+	int				 stored = 0;
 
 	CHECK_OK(shf_compressor_create(&c, codec, &err));
 	fill(data, sizeof(data), 4, 3);
@@ -169,8 +169,8 @@ test_history(void)
 	fill(data, sizeof(data), 4, 0);
 	do
 	{
-		CHECK_OK(shf_compress_buffer(c, codec, &history, data, sizeof(data), 4, frame, &written,
-									 &err));
+		CHECK_OK(
+			shf_compress_buffer(c, codec, &history, data, sizeof(data), 4, frame, &written, &err));
 		stored++;
 	} while (written == 0 && stored < 1000);
 	CHECK(stored > 1 && stored < 100);

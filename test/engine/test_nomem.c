@@ -23,7 +23,7 @@ extern void *__wrap_realloc(void *p, size_t size);
 extern void *__wrap_aligned_alloc(size_t align, size_t size);
 extern char *__wrap_strdup(const char *s);
 
-static long countdown = -1;		/* fails when it reaches 0; negative: never */
+static long countdown = -1; /* fails when it reaches 0; negative: never */
 
 static bool
 fails(void)
@@ -66,11 +66,11 @@ __wrap_strdup(const char *s)
  * tolerant, it may also do without the memory.
  */
 static void
-exhaust(ShfCode (*scenario) (const void *arg), const void *arg, bool tolerant)
+exhaust(ShfCode (*scenario)(const void *arg), const void *arg, bool tolerant)
 {
 	for (long n = 0;; n++)
 	{
-		ShfCode		code;
+		ShfCode code;
 
 		memset(&err, 0, sizeof(err));
 		countdown = n;
@@ -85,8 +85,7 @@ exhaust(ShfCode (*scenario) (const void *arg), const void *arg, bool tolerant)
 		if (code == SHF_OK && tolerant)
 			continue;
 		if (code != SHF_ERR_NOMEM || err.code != SHF_ERR_NOMEM)
-			FAIL("allocation %ld failed: code %d, err.code %d: %s", n, code, err.code,
-				 err.message);
+			FAIL("allocation %ld failed: code %d, err.code %d: %s", n, code, err.code, err.message);
 		CHECK(strstr(err.message, "out of memory") != NULL);
 	}
 }
@@ -94,25 +93,33 @@ exhaust(ShfCode (*scenario) (const void *arg), const void *arg, bool tolerant)
 typedef struct Case
 {
 	const ShfSchema *schema;
-	ShfCodec	codec;
-	ShfLayoutKind layout;
-	const char *path;
+	ShfCodec		 codec;
+	ShfLayoutKind	 layout;
+	const char		*path;
 } Case;
 
 static ShfCode
 write_file(const void *arg)
 {
-	const Case *c = arg;
-	ShfWriterOptions options = {.partitions = 3, .layout = c->layout, .codec = c->codec,
-		.memory_limit = 64 << 20, .block_rows = 200, .block_bytes = 1 << 20, .block_min_rows = 1,
-		.write_buffer_size = 64 << 10, .path = c->path, .file_mode = 0600, .dir_mode = 0700,
-	.max_open_files = 2};
-	ShfWriter  *w;
-	ShfBuffer	scratch = {0};
+	const Case		 *c = arg;
+	ShfWriterOptions  options = {.partitions = 3,
+								 .layout = c->layout,
+								 .codec = c->codec,
+								 .memory_limit = 64 << 20,
+								 .block_rows = 200,
+								 .block_bytes = 1 << 20,
+								 .block_min_rows = 1,
+								 .write_buffer_size = 64 << 10,
+								 .path = c->path,
+								 .file_mode = 0600,
+								 .dir_mode = 0700,
+								 .max_open_files = 2};
+	ShfWriter		 *w;
+	ShfBuffer		  scratch = {0};
 	const ShfSegment *segments;
-	int			nsegments;
-	ShfCode		code;
-	char		command[300];
+	int				  nsegments;
+	ShfCode			  code;
+	char			  command[300];
 
 	snprintf(command, sizeof(command), "rm -rf '%s'*", c->path);
 	if (system(command) != 0)
@@ -122,7 +129,7 @@ write_file(const void *arg)
 		return code;
 	for (uint64_t n = 0; code == SHF_OK && n < 900; n++)
 	{
-		long		saved = countdown;
+		long saved = countdown;
 
 		/* The test's own allocations do not fail. */
 		countdown = -1;
@@ -192,7 +199,7 @@ test_writer_out_of_memory(void)
 {
 	for (int i = 0; i < NCASES; i++)
 	{
-		Case		c = cases[i];
+		Case c = cases[i];
 
 		c.path = test_path("nomem");
 		exhaust(write_file, &c, true);
@@ -204,13 +211,13 @@ test_reader_out_of_memory(void)
 {
 	for (int i = 0; i < NCASES; i++)
 	{
-		Case		c = cases[i];
-		char		file[300];
+		Case c = cases[i];
+		char file[300];
 
 		c.path = test_path("nomem");
 		CHECK_INT(write_file(&c), SHF_OK);
-		snprintf(file, sizeof(file), c.layout == SHF_LAYOUT_LOG ? "%s-0.arrow" :
-				 "%s-0/p00000.arrow", c.path);
+		snprintf(file, sizeof(file),
+				 c.layout == SHF_LAYOUT_LOG ? "%s-0.arrow" : "%s-0/p00000.arrow", c.path);
 		c.path = file;
 		exhaust(read_file, &c, false);
 		exhaust(verify_file, &c, false);

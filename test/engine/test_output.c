@@ -17,8 +17,8 @@
 static ShfCode
 collect(void *arg, const void *data, size_t len, ShfError *e)
 {
-	ShfBuffer  *out = arg;
-	ShfCode		code = shf_buffer_reserve(out, len, e);
+	ShfBuffer *out = arg;
+	ShfCode	   code = shf_buffer_reserve(out, len, e);
 
 	if (code == SHF_OK)
 	{
@@ -32,7 +32,7 @@ collect(void *arg, const void *data, size_t len, ShfError *e)
 static size_t
 next_message(const ShfBuffer *stream, size_t at, ShfBatchHeader *header)
 {
-	uint32_t	prefix[2];
+	uint32_t prefix[2];
 
 	CHECK(at + 8 <= stream->len);
 	memcpy(prefix, stream->data + at, 8);
@@ -55,13 +55,13 @@ test_stream(void)
 {
 	for (int codec = 0; codec < NCODECS; codec++)
 	{
-		Case		c = new_case(&sample_small, SHF_LAYOUT_STREAM, 4, 5000);
-		ShfBuffer	stream = {0};
-		ShfReader  *reader;
-		ShfBatch   *batch;
+		Case		   c = new_case(&sample_small, SHF_LAYOUT_STREAM, 4, 5000);
+		ShfBuffer	   stream = {0};
+		ShfReader	  *reader;
+		ShfBatch	  *batch;
 		ShfBatchHeader header;
-		size_t		at = 8;
-		size_t		next;
+		size_t		   at = 8;
+		size_t		   next;
 
 		c.options.write_stream = collect;
 		c.options.write_arg = &stream;
@@ -95,10 +95,10 @@ test_stream(void)
 static void
 test_empty_stream(void)
 {
-	Case		c = new_case(&sample_small, SHF_LAYOUT_STREAM, 4, 0);
-	ShfBuffer	stream = {0};
-	void	   *message;
-	size_t		len;
+	Case	  c = new_case(&sample_small, SHF_LAYOUT_STREAM, 4, 0);
+	ShfBuffer stream = {0};
+	void	 *message;
+	size_t	  len;
 
 	c.options.write_stream = collect;
 	c.options.write_arg = &stream;
@@ -115,7 +115,7 @@ test_empty_stream(void)
 static ShfCode
 fail_later(void *arg, const void *data, size_t len, ShfError *e)
 {
-	int		   *calls = arg;
+	int *calls = arg;
 
 	(void) data;
 	(void) len;
@@ -127,8 +127,8 @@ fail_later(void *arg, const void *data, size_t len, ShfError *e)
 static void
 test_failing_stream(void)
 {
-	Case		c = new_case(&sample_small, SHF_LAYOUT_STREAM, 4, 100000);
-	int			calls = 0;
+	Case c = new_case(&sample_small, SHF_LAYOUT_STREAM, 4, 100000);
+	int	 calls = 0;
 
 	c.options.write_stream = fail_later;
 	c.options.write_arg = &calls;
@@ -143,17 +143,17 @@ test_failing_stream(void)
 
 /* Calls visit for each block of a log of one extent. */
 static void
-visit_blocks(const Case *c, void (*visit) (const ShfBatchHeader *header, const uint8_t *body))
+visit_blocks(const Case *c, void (*visit)(const ShfBatchHeader *header, const uint8_t *body))
 {
 	const ShfExtent *extent = &c->segments[0].extents[0];
-	ShfBuffer	file = {0};
-	size_t		at = extent->offset;
+	ShfBuffer		 file = {0};
+	size_t			 at = extent->offset;
 
 	file.data = test_read_file(segment_file(c, &c->segments[0], 0), &file.len);
 	for (uint32_t b = 0; b < extent->blocks; b++)
 	{
 		ShfBatchHeader header;
-		size_t		next = next_message(&file, at, &header);
+		size_t		   next = next_message(&file, at, &header);
 
 		visit(&header, file.data + next - header.body_bytes);
 		at = next;
@@ -164,8 +164,8 @@ visit_blocks(const Case *c, void (*visit) (const ShfBatchHeader *header, const u
 static int64_t
 buffer_prefix(const ShfBatchHeader *header, const uint8_t *body, int b)
 {
-	int64_t		span[2];
-	int64_t		prefix;
+	int64_t span[2];
+	int64_t prefix;
 
 	memcpy(span, header->buffers + 16 * b, 16);
 	if (span[1] == 0)
@@ -174,8 +174,8 @@ buffer_prefix(const ShfBatchHeader *header, const uint8_t *body, int b)
 	return prefix;
 }
 
-static int	seen_raw;
-static int	seen_blocks;
+static int seen_raw;
+static int seen_blocks;
 
 /* Columns: int64 random, decimal random, decimal constant, text constant. */
 static void
@@ -202,21 +202,21 @@ test_decimals_are_never_raw(void)
 
 	for (int codec = 1; codec < NCODECS; codec++)
 	{
-		Case		c = new_case(&schema, SHF_LAYOUT_LOG, 1, 0);
+		Case c = new_case(&schema, SHF_LAYOUT_LOG, 1, 0);
 
 		c.options.codec = codecs[codec];
 		c.options.block_rows = 1000;
 		CHECK_OK(shf_writer_open(&c.writer, &schema, &c.options, &err));
 		for (int n = 0; n < 3000; n++)
 		{
-			ShfRow	   *row = shf_writer_row(c.writer);
+			ShfRow			   *row = shf_writer_row(c.writer);
 			const ShfRowLayout *layout = shf_writer_layout(c.writer);
-			uint64_t	random[3] = {test_random(), test_random(), test_random() >> 8};
+			uint64_t			random[3] = {test_random(), test_random(), test_random() >> 8};
 
 			shf_row_clear(layout, row);
 			memcpy(row->fixed + layout->slot[0], random, 8);
 			memcpy(row->fixed + layout->slot[1], random + 1, 16);
-			row->var[0] = (ShfBytes) {"all of them are the same", 24};
+			row->var[0] = (ShfBytes){"all of them are the same", 24};
 			CHECK_OK(shf_writer_append(c.writer, 0, &err));
 		}
 		CHECK_OK(shf_writer_finish(c.writer, &c.segments, &c.nsegments, &err));
@@ -244,15 +244,15 @@ test_plain_blocks_in_compressed_files(void)
 {
 	for (int random = 0; random < 2; random++)
 	{
-		Case		c = new_case(&sample_key, SHF_LAYOUT_LOG, 1, 0);
-		int			rows = random ? 5000 : 500;
+		Case c = new_case(&sample_key, SHF_LAYOUT_LOG, 1, 0);
+		int	 rows = random ? 5000 : 500;
 
 		c.options.codec = codecs[1];
 		CHECK_OK(shf_writer_open(&c.writer, c.schema, &c.options, &err));
 		for (int n = 0; n < rows; n++)
 		{
-			ShfRow	   *row = shf_writer_row(c.writer);
-			uint64_t	value = random ? test_random() : 0;
+			ShfRow	*row = shf_writer_row(c.writer);
+			uint64_t value = random ? test_random() : 0;
 
 			shf_row_clear(shf_writer_layout(c.writer), row);
 			memcpy(row->fixed + shf_writer_layout(c.writer)->slot[0], &value, 8);
@@ -268,13 +268,13 @@ test_plain_blocks_in_compressed_files(void)
 
 /* ---------------------------------------------------------------- partition files */
 
-static int	most_descriptors;
+static int most_descriptors;
 
 static void
 count_descriptors(void *arg)
 {
-	DIR		   *dir = opendir("/proc/self/fd");
-	int			n = -3;			/* ".", "..", and this directory */
+	DIR *dir = opendir("/proc/self/fd");
+	int	 n = -3; /* ".", "..", and this directory */
 
 	(void) arg;
 	while (readdir(dir) != NULL)
@@ -288,7 +288,7 @@ static void
 test_bounded_descriptors(void)
 {
 	static const int limits[] = {1, 2, 8};
-	int			before;
+	int				 before;
 
 	most_descriptors = 0;
 	count_descriptors(NULL);
@@ -297,7 +297,7 @@ test_bounded_descriptors(void)
 	{
 		for (int sync = 0; sync < 2; sync++)
 		{
-			Case		c = new_case(&sample_key, SHF_LAYOUT_PARTITION_FILES, 100, 20000);
+			Case c = new_case(&sample_key, SHF_LAYOUT_PARTITION_FILES, 100, 20000);
 
 			most_descriptors = 0;
 			c.options.max_open_files = limits[i];
@@ -320,8 +320,7 @@ test_bounded_descriptors(void)
 static void
 test_most_partition_files(void)
 {
-	Case		c = new_case(&sample_key, SHF_LAYOUT_PARTITION_FILES, SHF_MAX_PARTITION_FILES,
-							 20000);
+	Case c = new_case(&sample_key, SHF_LAYOUT_PARTITION_FILES, SHF_MAX_PARTITION_FILES, 20000);
 
 	c.options.max_open_files = 8;
 	check_case(&c);
@@ -366,7 +365,7 @@ test_images(void)
 		{
 			for (int large = 0; large < 2; large++)
 			{
-				Case		c = new_case(&sample_small, layouts[l], 5, rows);
+				Case c = new_case(&sample_small, layouts[l], 5, rows);
 
 				c.options.inline_max = 16384;
 				c.options.codec = codecs[1];
@@ -395,8 +394,8 @@ test_rest_and_drain(void)
 		{
 			for (int sync = 0; sync < 2; sync++)
 			{
-				Case		c = new_case(&sample_flat, layouts[l], 70, 5000);
-				int			before;
+				Case c = new_case(&sample_flat, layouts[l], 70, 5000);
+				int	 before;
 
 				c.options.codec = codecs[1];
 				c.options.max_open_files = 9;
@@ -430,7 +429,7 @@ test_rest_and_drain(void)
 	}
 }
 
-static int	grants;
+static int grants;
 
 static int
 grant_two(void *arg, int wanted)
@@ -446,8 +445,8 @@ test_granted_descriptors(void)
 {
 	for (int l = 0; l < 2; l++)
 	{
-		Case		c = new_case(&sample_key, layouts[l], 100, 20000);
-		int			before;
+		Case c = new_case(&sample_key, layouts[l], 100, 20000);
+		int	 before;
 
 		most_descriptors = 0;
 		count_descriptors(NULL);
@@ -473,7 +472,7 @@ test_missing_directory(void)
 {
 	for (int l = 0; l < 2; l++)
 	{
-		Case		c = new_case(&sample_small, layouts[l], 3, 100);
+		Case c = new_case(&sample_small, layouts[l], 3, 100);
 
 		free((char *) c.options.path);
 		c.options.path = strdup(test_path("missing/segment"));
@@ -488,10 +487,10 @@ test_missing_directory(void)
 static void
 test_existing_file(void)
 {
-	Case		c = new_case(&sample_small, SHF_LAYOUT_LOG, 3, 100);
-	ShfSegment	first = {.layout = SHF_LAYOUT_LOG};
-	size_t		len;
-	uint8_t    *data;
+	Case	   c = new_case(&sample_small, SHF_LAYOUT_LOG, 3, 100);
+	ShfSegment first = {.layout = SHF_LAYOUT_LOG};
+	size_t	   len;
+	uint8_t	  *data;
 
 	test_write_file(segment_file(&c, &first, 0), "precious", 8);
 	CHECK_INT(write_case(&c), SHF_ERR_IO);
@@ -517,8 +516,8 @@ test_file_size_limit(void)
 	{
 		for (rlim_t limit = 100; limit < 300000; limit *= 10)
 		{
-			Case		c = new_case(&sample_flat, layouts[l], 2, 10000);
-			ShfCode		code;
+			Case	c = new_case(&sample_flat, layouts[l], 2, 10000);
+			ShfCode code;
 
 			limited = unlimited;
 			limited.rlim_cur = limit;
@@ -539,9 +538,9 @@ test_invalid_options(void)
 {
 	static const struct
 	{
-		const char *text;
+		const char		*text;
 		ShfWriterOptions options;
-	}			cases[] = {
+	} cases[] = {
 		{"partitions", {.partitions = 0}},
 		{"partitions", {.partitions = SHF_MAX_PARTITIONS + 1}},
 		{"partitions", {.partitions = 4097, .layout = SHF_LAYOUT_PARTITION_FILES}},
@@ -549,18 +548,28 @@ test_invalid_options(void)
 		{"block_bytes", {.partitions = 1, .block_rows = 1}},
 		{"write_buffer_size", {.partitions = 1, .block_rows = 1, .block_bytes = 1}},
 		{"path", {.partitions = 1, .block_rows = 1, .block_bytes = 1, .write_buffer_size = 1}},
-		{"max_open_files", {.partitions = 1, .block_rows = 1, .block_bytes = 1,
-		.write_buffer_size = 1, .path = "x"}},
-		{"stream", {.partitions = 1, .block_rows = 1, .block_bytes = 1,
-		.write_buffer_size = 1, .layout = SHF_LAYOUT_STREAM}},
+		{"max_open_files",
+		 {.partitions = 1, .block_rows = 1, .block_bytes = 1, .write_buffer_size = 1, .path = "x"}},
+		{"stream",
+		 {.partitions = 1,
+		  .block_rows = 1,
+		  .block_bytes = 1,
+		  .write_buffer_size = 1,
+		  .layout = SHF_LAYOUT_STREAM}},
 		{"layout", {.partitions = 1, .layout = (ShfLayoutKind) 7}},
-		{"lz4", {.partitions = 1, .block_rows = 1, .block_bytes = 1,
-		.write_buffer_size = 1, .path = "x", .max_open_files = 1, .codec = {SHF_CODEC_LZ4, 99}}},
+		{"lz4",
+		 {.partitions = 1,
+		  .block_rows = 1,
+		  .block_bytes = 1,
+		  .write_buffer_size = 1,
+		  .path = "x",
+		  .max_open_files = 1,
+		  .codec = {SHF_CODEC_LZ4, 99}}},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 	{
-		ShfWriter  *w;
+		ShfWriter *w;
 
 		CHECK_ERR(shf_writer_open(&w, &sample_key, &cases[i].options, &err), SHF_ERR_INVALID,
 				  cases[i].text);
@@ -572,7 +581,7 @@ test_invalid_options(void)
 static void
 test_calls_out_of_order(void)
 {
-	Case		c = new_case(&sample_small, SHF_LAYOUT_LOG, 3, 100);
+	Case c = new_case(&sample_small, SHF_LAYOUT_LOG, 3, 100);
 
 	CHECK_OK(write_case(&c));
 	CHECK_ERR(shf_writer_append(c.writer, 0, &err), SHF_ERR_INVALID, "finished");
@@ -588,7 +597,7 @@ test_calls_out_of_order(void)
 /* ---------------------------------------------------------------- jumps */
 
 static jmp_buf poll_jump;
-static int	polls;
+static int	   polls;
 
 static void
 jump_at_zero(void *arg)
@@ -622,11 +631,11 @@ test_jump_out_of_poll(void)
 
 				for (uint64_t n = 0; n < c.rows; n++)
 				{
-					ShfRow	   *row = shf_writer_row(c.writer);
+					ShfRow *row = shf_writer_row(c.writer);
 
 					shf_row_clear(shf_writer_layout(c.writer), row);
 					for (int i = 0; i < 4; i++)
-						row->var[i] = (ShfBytes) {none, 4};
+						row->var[i] = (ShfBytes){none, 4};
 					shf_row_set_null(shf_writer_layout(c.writer), row, 2);
 					row->var[2].len = 0;
 					CHECK_OK(shf_writer_append(c.writer, partition_of(&c, n), &err));

@@ -14,35 +14,35 @@
 
 #define PARTITIONS 5
 
-static const ShfSchema *const schemas[] = {&sample_flat, &sample_nested, &sample_key,
-&sample_small, &sample_empty};
-static const ShfCodec codecs[] = {{SHF_CODEC_NONE, 0}, {SHF_CODEC_LZ4, 1}, {SHF_CODEC_LZ4, 9},
-{SHF_CODEC_ZSTD, 1}};
+static const ShfSchema *const schemas[] = {&sample_flat, &sample_nested, &sample_key, &sample_small,
+										   &sample_empty};
+static const ShfCodec		  codecs[] = {
+			{SHF_CODEC_NONE, 0}, {SHF_CODEC_LZ4, 1}, {SHF_CODEC_LZ4, 9}, {SHF_CODEC_ZSTD, 1}};
 
 #define NSCHEMAS ((int) (sizeof(schemas) / sizeof(schemas[0])))
-#define NCODECS ((int) (sizeof(codecs) / sizeof(codecs[0])))
+#define NCODECS	 ((int) (sizeof(codecs) / sizeof(codecs[0])))
 
 /* A file of one segment with its bytes; release with sample_release(). */
 typedef struct File
 {
-	char		path[256];
-	ShfWriter  *writer;
+	char			  path[256];
+	ShfWriter		 *writer;
 	const ShfSegment *segment;
-	uint8_t    *data;
-	size_t		len;
+	uint8_t			 *data;
+	size_t			  len;
 } File;
 
 static void
 file_make(File *f, const ShfSchema *schema, ShfCodec codec, uint64_t rows, uint32_t block_rows)
 {
-	static int	serial;
-	char		name[64];
-	int			nsegments;
+	static int serial;
+	char	   name[64];
+	int		   nsegments;
 
 	snprintf(name, sizeof(name), "file%d", serial++);
 	snprintf(f->path, sizeof(f->path), "%s", test_path(name));
-	f->writer = sample_write(schema, f->path, codec, PARTITIONS, rows, block_rows, &f->segment,
-							 &nsegments);
+	f->writer =
+		sample_write(schema, f->path, codec, PARTITIONS, rows, block_rows, &f->segment, &nsegments);
 	CHECK_INT(nsegments, 1);
 	CHECK_INT(f->segment->rows, rows);
 	snprintf(f->path + strlen(f->path), 32, "-%u.arrow", f->segment->number);
@@ -60,24 +60,24 @@ file_release(File *f)
 /* Calls visit for every block of the segment's extents, in their order. */
 static uint64_t
 read_extents(ShfReader *r, ShfBatch *b, const ShfSegment *segment,
-			 void (*visit) (ShfBatch *b, uint32_t partition, uint64_t nth_row))
+			 void (*visit)(ShfBatch *b, uint32_t partition, uint64_t nth_row))
 {
-	uint64_t	rows = 0;
-	uint64_t	partition_rows = 0;
+	uint64_t rows = 0;
+	uint64_t partition_rows = 0;
 
 	for (uint32_t i = 0; i < segment->nextents; i++)
 	{
 		const ShfExtent *e = &segment->extents[i];
-		uint64_t	at = e->offset;
-		uint64_t	seen = 0;
-		uint64_t	raw = 0;
+		uint64_t		 at = e->offset;
+		uint64_t		 seen = 0;
+		uint64_t		 raw = 0;
 
 		if (i > 0 && e->partition != e[-1].partition)
 			partition_rows = 0;
 		for (uint32_t k = 0; k < e->blocks; k++)
 		{
-			uint32_t	peeked;
-			uint64_t	bytes;
+			uint32_t peeked;
+			uint64_t bytes;
 
 			CHECK_OK(shf_reader_peek(r, at, e->offset + e->bytes, &peeked, &bytes, &err));
 			CHECK_OK(shf_reader_block(r, b, at, e->offset + e->bytes, e->partition, &err));
@@ -110,8 +110,8 @@ check_block(ShfBatch *b, uint32_t partition, uint64_t nth_row)
 		CHECK_INT(c->length, shf_batch_rows(b));
 		CHECK_STR(c->field->name, b->schema.fields[i].name);
 		for (int64_t k = 0; k < c->length; k++)
-			sample_check(c, k, sample_mix((uint64_t) i,
-										  (nth_row + (uint64_t) k) * PARTITIONS + partition));
+			sample_check(
+				c, k, sample_mix((uint64_t) i, (nth_row + (uint64_t) k) * PARTITIONS + partition));
 	}
 }
 
@@ -124,9 +124,9 @@ test_values_come_back(void)
 	{
 		for (int c = 0; c < NCODECS; c++)
 		{
-			File		f;
-			ShfReader  *r;
-			ShfBatch   *b;
+			File	   f;
+			ShfReader *r;
+			ShfBatch  *b;
 
 			file_make(&f, schemas[s], codecs[c], 3001, 256);
 			CHECK_OK(shf_reader_open(&r, f.path, &err));
@@ -139,7 +139,7 @@ test_values_come_back(void)
 			/* A batch outlives its reader; memory reads like a file, aligned or not. */
 			for (int shift = 0; shift < 2; shift++)
 			{
-				uint8_t    *copy = malloc(f.len + 1);
+				uint8_t *copy = malloc(f.len + 1);
 
 				memcpy(copy + shift, f.data, f.len);
 				CHECK_OK(shf_reader_open_memory(&r, copy + shift, f.len, "memory", &err));
@@ -161,9 +161,9 @@ test_block_sizes_and_order(void)
 
 	for (int i = 0; i < 4; i++)
 	{
-		File		f;
-		ShfReader  *r;
-		ShfBatch   *b;
+		File	   f;
+		ShfReader *r;
+		ShfBatch  *b;
 
 		file_make(&f, &sample_flat, codecs[i % 2], sizes[i] < 10 ? 400 : 20000, sizes[i]);
 		CHECK_OK(shf_reader_open(&r, f.path, &err));
@@ -185,10 +185,10 @@ test_block_sizes_and_order(void)
 static void
 test_batch_memory_is_reused(void)
 {
-	File		f;
-	ShfReader  *r;
-	ShfBatch   *b;
-	size_t		memory;
+	File	   f;
+	ShfReader *r;
+	ShfBatch  *b;
+	size_t	   memory;
 
 	file_make(&f, &sample_flat, codecs[1], 20000, 1000);
 	CHECK_OK(shf_reader_open(&r, f.path, &err));
@@ -206,11 +206,11 @@ test_batch_memory_is_reused(void)
 static void
 test_stream_of_stored_messages(void)
 {
-	File		f;
-	ShfReader  *r;
-	ShfBatch   *b;
-	void	   *schema;
-	size_t		len;
+	File			 f;
+	ShfReader		*r;
+	ShfBatch		*b;
+	void			*schema;
+	size_t			 len;
 	const ShfExtent *e;
 
 	file_make(&f, &sample_small, codecs[1], 1000, 100);
@@ -237,12 +237,12 @@ test_verify_good_files(void)
 	{
 		for (int c = 0; c < NCODECS; c++)
 		{
-			File		f;
+			File f;
 
 			file_make(&f, schemas[s], codecs[c], 2000, 64);
 			CHECK_OK(shf_verify_file(f.path, NULL, NULL, 0, &err));
-			CHECK_OK(shf_verify_file(f.path, f.segment->id, f.segment->extents,
-									 f.segment->nextents, &err));
+			CHECK_OK(shf_verify_file(f.path, f.segment->id, f.segment->extents, f.segment->nextents,
+									 &err));
 			file_release(&f);
 		}
 	}
@@ -257,8 +257,8 @@ stop_at_third(void *arg)
 static void
 test_verify_stops_when_asked(void)
 {
-	File		f;
-	int			calls = 0;
+	File f;
+	int	 calls = 0;
 
 	file_make(&f, &sample_small, codecs[1], 1000, 64);
 	CHECK_ERR(shf_verify_file_until(f.path, NULL, NULL, 0, stop_at_third, &calls, &err),
@@ -275,10 +275,10 @@ test_verify_stops_when_asked(void)
 static void
 test_verify_compares_the_index(void)
 {
-	File		f;
-	uint8_t		id[16];
-	ShfExtent  *e;
-	uint32_t	n;
+	File	   f;
+	uint8_t	   id[16];
+	ShfExtent *e;
+	uint32_t   n;
 
 	file_make(&f, &sample_small, codecs[1], 1000, 64);
 	n = f.segment->nextents;
@@ -290,8 +290,8 @@ test_verify_compares_the_index(void)
 	e = malloc(sizeof(ShfExtent) * (n + 1));
 	for (int change = 0; change < 9; change++)
 	{
-		ShfExtent  *last = &e[n - 1];
-		uint32_t	given = n;
+		ShfExtent *last = &e[n - 1];
+		uint32_t   given = n;
 
 		memcpy(e, f.segment->extents, sizeof(ShfExtent) * n);
 		switch (change)
@@ -335,15 +335,23 @@ test_verify_compares_the_index(void)
 static void
 test_verify_partition_files(void)
 {
-	ShfWriterOptions options = {.partitions = 4, .layout = SHF_LAYOUT_PARTITION_FILES,
-		.codec = codecs[1], .memory_limit = 64 << 20, .block_rows = 50, .block_bytes = 1 << 20,
-	.block_min_rows = 1, .write_buffer_size = 64 << 10, .path = test_path("parts"),
-	.file_mode = 0600, .dir_mode = 0700, .max_open_files = 2};
-	ShfWriter  *w;
-	ShfBuffer	scratch = {0};
+	ShfWriterOptions  options = {.partitions = 4,
+								 .layout = SHF_LAYOUT_PARTITION_FILES,
+								 .codec = codecs[1],
+								 .memory_limit = 64 << 20,
+								 .block_rows = 50,
+								 .block_bytes = 1 << 20,
+								 .block_min_rows = 1,
+								 .write_buffer_size = 64 << 10,
+								 .path = test_path("parts"),
+								 .file_mode = 0600,
+								 .dir_mode = 0700,
+								 .max_open_files = 2};
+	ShfWriter		 *w;
+	ShfBuffer		  scratch = {0};
 	const ShfSegment *segments;
-	int			nsegments;
-	uint32_t	done = 0;
+	int				  nsegments;
+	uint32_t		  done = 0;
 
 	CHECK_OK(shf_writer_open(&w, &sample_small, &options, &err));
 	for (uint64_t n = 0; n < 1000; n++)
@@ -357,8 +365,8 @@ test_verify_partition_files(void)
 	for (uint32_t partition = 0; partition < 3; partition++)
 	{
 		const ShfExtent *e = &segments->extents[done];
-		uint32_t	n = 0;
-		char		path[300];
+		uint32_t		 n = 0;
+		char			 path[300];
 
 		while (done + n < segments->nextents && e[n].partition == partition)
 			n++;
@@ -366,8 +374,8 @@ test_verify_partition_files(void)
 		snprintf(path, sizeof(path), "%s-%u/p%05u.arrow", test_path("parts"), segments->number,
 				 partition);
 		CHECK_OK(shf_verify_file(path, segments->id, e, n, &err));
-		CHECK_ERR(shf_verify_file(path, segments->id, segments->extents, segments->nextents,
-								  &err), SHF_ERR_CORRUPT, "index");
+		CHECK_ERR(shf_verify_file(path, segments->id, segments->extents, segments->nextents, &err),
+				  SHF_ERR_CORRUPT, "index");
 		done += n;
 	}
 	CHECK_INT(done, segments->nextents);
@@ -379,8 +387,8 @@ test_verify_partition_files(void)
 static void
 flip_every_bit(const ShfSchema *schema, ShfCodec codec, uint64_t rows, uint32_t block_rows)
 {
-	File		f;
-	ShfReader  *r;
+	File	   f;
+	ShfReader *r;
 
 	file_make(&f, schema, codec, rows, block_rows);
 	CHECK_OK(shf_reader_open_memory(&r, f.data, f.len, "memory", &err));
@@ -388,7 +396,7 @@ flip_every_bit(const ShfSchema *schema, ShfCodec codec, uint64_t rows, uint32_t 
 	shf_reader_close(r);
 	for (size_t bit = 0; bit < 8 * f.len; bit++)
 	{
-		ShfCode		code;
+		ShfCode code;
 
 		f.data[bit / 8] ^= (uint8_t) (1 << (bit & 7));
 		code = shf_reader_open_memory(&r, f.data, f.len, "memory", &err);
@@ -419,9 +427,9 @@ test_every_flipped_bit_is_found(void)
 static void
 flip_some_bits(const ShfSchema *schema, ShfCodec codec)
 {
-	File		f;
-	ShfReader  *r;
-	ShfBatch   *b;
+	File			 f;
+	ShfReader		*r;
+	ShfBatch		*b;
 	const ShfExtent *e;
 
 	file_make(&f, schema, codec, 2500, 500);
@@ -434,8 +442,8 @@ flip_some_bits(const ShfSchema *schema, ShfCodec codec)
 	shf_reader_close(r);
 	for (int i = 0; i < 6000; i++)
 	{
-		size_t		bit = test_below(8 * f.len);
-		ShfCode		code;
+		size_t	bit = test_below(8 * f.len);
+		ShfCode code;
 
 		f.data[bit / 8] ^= (uint8_t) (1 << (bit & 7));
 		code = shf_reader_open_memory(&r, f.data, f.len, "memory", &err);
@@ -463,15 +471,15 @@ test_flipped_bits_of_compressed_files(void)
 static void
 test_every_truncation_is_found(void)
 {
-	File		f;
-	char		path[256];
+	File f;
+	char path[256];
 
 	file_make(&f, &sample_small, codecs[0], 20, 8);
 	snprintf(path, sizeof(path), "%s", test_path("cut.arrow"));
 	for (size_t len = 0; len < f.len; len += len < f.len - 64 ? 7 : 1)
 	{
-		ShfReader  *r;
-		uint8_t    *copy = malloc(len + 1);
+		ShfReader *r;
+		uint8_t	  *copy = malloc(len + 1);
 
 		memcpy(copy, f.data, len);
 		if (shf_reader_open_memory(&r, copy, len, "memory", &err) == SHF_OK)
@@ -516,14 +524,14 @@ test_open_errors(void)
 static void
 test_block_errors(void)
 {
-	File		f;
-	ShfReader  *r;
-	ShfBatch   *b;
+	File			 f;
+	ShfReader		*r;
+	ShfBatch		*b;
 	const ShfExtent *e;
 	const ShfColumn *column;
-	uint64_t	end;
-	uint32_t	rows;
-	uint64_t	bytes;
+	uint64_t		 end;
+	uint32_t		 rows;
+	uint64_t		 bytes;
 
 	file_make(&f, &sample_small, codecs[1], 1000, 100);
 	CHECK_OK(shf_reader_open(&r, f.path, &err));
@@ -548,8 +556,8 @@ test_block_errors(void)
 			  SHF_ERR_CORRUPT, "runs beyond");
 	CHECK_ERR(shf_reader_peek(r, e->offset, e->offset + bytes - 8, &rows, &bytes, &err),
 			  SHF_ERR_CORRUPT, "runs beyond");
-	CHECK_ERR(shf_reader_block(r, b, f.len + 8, f.len + 800, e->partition, &err),
-			  SHF_ERR_CORRUPT, "ends at byte");
+	CHECK_ERR(shf_reader_block(r, b, f.len + 8, f.len + 800, e->partition, &err), SHF_ERR_CORRUPT,
+			  "ends at byte");
 	CHECK_ERR(shf_reader_block(r, b, 0, end, 0, &err), SHF_ERR_CORRUPT, "no message");
 
 	/* The schema message, and the end of the stream. */
@@ -579,9 +587,9 @@ test_block_errors(void)
 static void
 test_file_replaced_under_the_reader(void)
 {
-	File		f;
-	ShfReader  *r;
-	ShfBatch   *b;
+	File			 f;
+	ShfReader		*r;
+	ShfBatch		*b;
 	const ShfExtent *e;
 
 	file_make(&f, &sample_flat, codecs[1], 20000, 4000);
@@ -602,22 +610,22 @@ test_file_replaced_under_the_reader(void)
 /* A block in memory whose header and body can be changed. */
 typedef struct Forgery
 {
-	File		file;
-	uint8_t    *message;		/* the first block of the file */
-	uint8_t    *nodes;
-	uint8_t    *buffers;
-	uint8_t    *body;
+	File			 file;
+	uint8_t			*message; /* the first block of the file */
+	uint8_t			*nodes;
+	uint8_t			*buffers;
+	uint8_t			*body;
 	const ShfExtent *extent;
-	size_t		bytes;
-	uint8_t    *saved;
+	size_t			 bytes;
+	uint8_t			*saved;
 } Forgery;
 
 static void
 forgery_begin(Forgery *g, const ShfSchema *schema, ShfCodec codec, uint32_t rows)
 {
-	int32_t		metadata;
-	int			nnodes;
-	int			nbuffers;
+	int32_t metadata;
+	int		nnodes;
+	int		nbuffers;
 
 	file_make(&g->file, schema, codec, rows * PARTITIONS, rows);
 	g->extent = &g->file.segment->extents[0];
@@ -625,7 +633,7 @@ forgery_begin(Forgery *g, const ShfSchema *schema, ShfCodec codec, uint32_t rows
 	g->message = g->file.data + g->extent->offset;
 	memcpy(&metadata, g->message + 4, 4);
 	shf_schema_count(schema, &nnodes, &nbuffers);
-	g->nodes = g->message + 8 + 224;	/* formats: the template of a RecordBatch */
+	g->nodes = g->message + 8 + 224; /* formats: the template of a RecordBatch */
 	g->buffers = g->nodes + 16 * nnodes + 8;
 	g->body = g->message + 8 + metadata;
 	CHECK_INT(g->body - g->buffers, 16 * nbuffers);
@@ -649,7 +657,7 @@ put64(uint8_t *p, int64_t v)
 static int64_t
 get64(const uint8_t *p)
 {
-	int64_t		v;
+	int64_t v;
 
 	memcpy(&v, p, 8);
 	return v;
@@ -659,9 +667,9 @@ get64(const uint8_t *p)
 static ShfCode
 forgery_read(Forgery *g, ShfError *error)
 {
-	ShfReader  *r;
-	ShfBatch   *b;
-	ShfCode		code;
+	ShfReader		*r;
+	ShfBatch		*b;
+	ShfCode			 code;
 	const ShfColumn *column;
 
 	memset(g->message + 8 + 152, '0', 8);
@@ -679,13 +687,13 @@ forgery_read(Forgery *g, ShfError *error)
 	return code;
 }
 
-#define BUFFER_AT(g, i) ((g).body + get64((g).buffers + 16 * (i)))
+#define BUFFER_AT(g, i)		   ((g).body + get64((g).buffers + 16 * (i)))
 #define CHECK_FORGERY(g, text) CHECK_ERR(forgery_read(&(g), &err), SHF_ERR_CORRUPT, text)
 
 static void
 test_forged_headers(void)
 {
-	Forgery		g;
+	Forgery g;
 
 	/* Columns k (validity 0, values 1), v (2, offsets 3, bytes 4), d (5, values 6). */
 	forgery_begin(&g, &sample_small, codecs[0], 50);
@@ -744,10 +752,10 @@ test_forged_headers(void)
 static void
 test_forged_values(void)
 {
-	Forgery		g;
-	uint8_t    *offsets;
-	uint8_t    *decimals;
-	int32_t		word;
+	Forgery	 g;
+	uint8_t *offsets;
+	uint8_t *decimals;
+	int32_t	 word;
 
 	forgery_begin(&g, &sample_small, codecs[0], 50);
 	offsets = BUFFER_AT(g, 3);
@@ -789,10 +797,10 @@ test_forged_values(void)
 static void
 test_forged_nesting(void)
 {
-	Forgery		g;
-	int			lies = 0;
-	uint8_t    *offsets;
-	int32_t		word;
+	Forgery	 g;
+	int		 lies = 0;
+	uint8_t *offsets;
+	int32_t	 word;
 
 	/* numbers: node 0, its items node 1; points: 2, its structs 3, label 4. */
 	forgery_begin(&g, &sample_nested, codecs[0], 50);
@@ -835,8 +843,8 @@ test_forged_compression(void)
 {
 	for (int c = 1; c < NCODECS; c++)
 	{
-		Forgery		g;
-		int64_t		len;
+		Forgery g;
+		int64_t len;
 
 		forgery_begin(&g, &sample_small, codecs[c], 2000);
 		CHECK_OK(forgery_read(&g, &err));
@@ -868,8 +876,8 @@ test_forged_compression(void)
 static void
 check_only_verify_finds(Forgery *g, const char *text)
 {
-	uint8_t    *forged = malloc(g->file.len);
-	ShfReader  *r;
+	uint8_t	  *forged = malloc(g->file.len);
+	ShfReader *r;
 
 	memcpy(forged, g->file.data, g->file.len);
 	CHECK_OK(forgery_read(g, &err));
@@ -886,9 +894,9 @@ check_only_verify_finds(Forgery *g, const char *text)
 static void
 test_what_only_verify_finds(void)
 {
-	Forgery		g;
-	int32_t		offset;
-	int			i;
+	Forgery g;
+	int32_t offset;
+	int		i;
 
 	forgery_begin(&g, &sample_small, codecs[0], 50);
 	BUFFER_AT(g, 4)[0] = 0xFF;

@@ -22,7 +22,7 @@ test_every_kind_in_every_codec_and_layout(void)
 		{
 			for (int l = 0; l < 2; l++)
 			{
-				Case		c = new_case(schemas[s], layouts[l], 5, 4000);
+				Case c = new_case(schemas[s], layouts[l], 5, 4000);
 
 				c.options.codec = codecs[codec];
 				check_case(&c);
@@ -40,7 +40,7 @@ test_block_sizes(void)
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 	{
-		Case		c = new_case(&sample_flat, SHF_LAYOUT_LOG, 3, 2500);
+		Case c = new_case(&sample_flat, SHF_LAYOUT_LOG, 3, 2500);
 
 		c.options.block_rows = sizes[i];
 		check_case(&c);
@@ -55,7 +55,7 @@ test_block_bytes_cut(void)
 
 	for (int s = 0; s < 3; s++)
 	{
-		Case		c = new_case(schemas[s], SHF_LAYOUT_LOG, 3, 3000);
+		Case c = new_case(schemas[s], SHF_LAYOUT_LOG, 3, 3000);
 
 		c.options.block_bytes = 4096;
 		c.options.codec = codecs[1];
@@ -70,8 +70,8 @@ test_no_rows_leave_nothing(void)
 {
 	for (int l = 0; l < 2; l++)
 	{
-		Case		c = new_case(&sample_flat, layouts[l], 10, 0);
-		char		path[300];
+		Case c = new_case(&sample_flat, layouts[l], 10, 0);
+		char path[300];
 
 		check_case(&c);
 		CHECK_INT(c.nsegments, 0);
@@ -88,7 +88,7 @@ test_one_row(void)
 {
 	for (int codec = 0; codec < NCODECS; codec++)
 	{
-		Case		c = new_case(&sample_flat, SHF_LAYOUT_LOG, 1000000, 1);
+		Case c = new_case(&sample_flat, SHF_LAYOUT_LOG, 1000000, 1);
 
 		c.options.codec = codecs[codec];
 		c.options.memory_limit = 256 << 20;
@@ -103,7 +103,7 @@ test_no_columns(void)
 {
 	for (int l = 0; l < 2; l++)
 	{
-		Case		c = new_case(&sample_empty, layouts[l], 7, 100000);
+		Case c = new_case(&sample_empty, layouts[l], 7, 100000);
 
 		check_case(&c);
 		CHECK_INT(c.segments[0].rows, 100000);
@@ -116,16 +116,16 @@ test_no_columns(void)
 static void
 test_wide_schema(void)
 {
-	ShfField   *fields = calloc(1600, sizeof(ShfField));
-	ShfSchema	schema = {.nfields = 1600, .fields = fields};
-	ShfWriterOptions options;
-	ShfWriter  *w;
+	ShfField		 *fields = calloc(1600, sizeof(ShfField));
+	ShfSchema		  schema = {.nfields = 1600, .fields = fields};
+	ShfWriterOptions  options;
+	ShfWriter		 *w;
 	const ShfSegment *segments;
-	int			nsegments;
-	ShfReader  *reader;
-	ShfBatch   *batch;
-	const ShfColumn *column;
-	Case		c = new_case(&schema, SHF_LAYOUT_LOG, 2, 0);
+	int				  nsegments;
+	ShfReader		 *reader;
+	ShfBatch		 *batch;
+	const ShfColumn	 *column;
+	Case			  c = new_case(&schema, SHF_LAYOUT_LOG, 2, 0);
 
 	for (int i = 0; i < 1600; i++)
 	{
@@ -138,13 +138,13 @@ test_wide_schema(void)
 	CHECK_OK(shf_writer_open(&w, &schema, &options, &err));
 	for (int n = 0; n < 300; n++)
 	{
-		ShfRow	   *row = shf_writer_row(w);
+		ShfRow			   *row = shf_writer_row(w);
 		const ShfRowLayout *layout = shf_writer_layout(w);
 
 		shf_row_clear(layout, row);
 		for (int i = 0; i < 1600; i++)
 		{
-			int16_t		value = (int16_t) (n + i);
+			int16_t value = (int16_t) (n + i);
 
 			if ((n + i) % 5 == 0)
 				shf_row_set_null(layout, row, i);
@@ -153,24 +153,24 @@ test_wide_schema(void)
 			else if (i % 3 == 1)
 				row->fixed[layout->slot[i]] = (uint8_t) (i / 3 + n) & 1;
 			else
-				row->var[layout->var[i]] = (ShfBytes) {"abc", (size_t) (i + n) % 4};
+				row->var[layout->var[i]] = (ShfBytes){"abc", (size_t) (i + n) % 4};
 		}
 		CHECK_OK(shf_writer_append(w, 0, &err));
 	}
 	CHECK_OK(shf_writer_finish(w, &segments, &nsegments, &err));
-	CHECK_OK(shf_verify_file(segment_file(&c, segments, 0), segments->id, segments->extents, 1,
-							 &err));
+	CHECK_OK(
+		shf_verify_file(segment_file(&c, segments, 0), segments->id, segments->extents, 1, &err));
 	CHECK_OK(shf_reader_open(&reader, segment_file(&c, segments, 0), &err));
 	CHECK_OK(shf_batch_create(&batch, &schema, &err));
-	CHECK_OK(shf_reader_block(reader, batch, segments->extents[0].offset,
-							  segments->bytes, 0, &err));
+	CHECK_OK(
+		shf_reader_block(reader, batch, segments->extents[0].offset, segments->bytes, 0, &err));
 	for (int i = 0; i < 1600; i++)
 	{
 		CHECK_OK(shf_batch_column(batch, i, &column, &err));
 		for (int n = 0; n < (int) shf_batch_rows(batch); n++)
 		{
-			bool		present = column->validity[n / 8] >> (n % 8) & 1;
-			int16_t		value = (int16_t) (n + i);
+			bool	present = column->validity[n / 8] >> (n % 8) & 1;
+			int16_t value = (int16_t) (n + i);
 
 			CHECK_INT(present, (n + i) % 5 != 0);
 			if (!present)
@@ -199,14 +199,14 @@ test_nulls_and_empty_texts(void)
 {
 	for (int empty = 0; empty < 2; empty++)
 	{
-		Case		c = new_case(&sample_small, SHF_LAYOUT_LOG, 1, 0);
-		ShfReader  *reader;
-		ShfBatch   *batch;
+		Case	   c = new_case(&sample_small, SHF_LAYOUT_LOG, 1, 0);
+		ShfReader *reader;
+		ShfBatch  *batch;
 
 		CHECK_OK(shf_writer_open(&c.writer, c.schema, &c.options, &err));
 		for (int n = 0; n < 1000; n++)
 		{
-			ShfRow	   *row = shf_writer_row(c.writer);
+			ShfRow *row = shf_writer_row(c.writer);
 
 			shf_row_clear(shf_writer_layout(c.writer), row);
 			for (int i = 0; i < 3 && !empty; i++)
@@ -218,8 +218,8 @@ test_nulls_and_empty_texts(void)
 								 c.segments->extents, 1, &err));
 		CHECK_OK(shf_reader_open(&reader, segment_file(&c, c.segments, 0), &err));
 		CHECK_OK(shf_batch_create(&batch, c.schema, &err));
-		CHECK_OK(shf_reader_block(reader, batch, c.segments->extents[0].offset,
-								  c.segments->bytes, 0, &err));
+		CHECK_OK(shf_reader_block(reader, batch, c.segments->extents[0].offset, c.segments->bytes,
+								  0, &err));
 		for (int i = 0; i < 3; i++)
 		{
 			const ShfColumn *column;
@@ -246,7 +246,7 @@ test_tiny_memory(void)
 	{
 		for (uint32_t min_rows = 1; min_rows <= 1000; min_rows *= 10)
 		{
-			Case		c = new_case(&sample_small, layouts[l], 300, 60000);
+			Case c = new_case(&sample_small, layouts[l], 300, 60000);
 
 			c.options.block_bytes = 16384;
 			c.options.write_buffer_size = 16384;
@@ -262,8 +262,8 @@ test_tiny_memory(void)
 static void
 test_smallest_memory(void)
 {
-	Case		c = new_case(&sample_small, SHF_LAYOUT_LOG, 20, 20000);
-	char		needed[32];
+	Case c = new_case(&sample_small, SHF_LAYOUT_LOG, 20, 20000);
+	char needed[32];
 
 	c.options.block_bytes = 8192;
 	c.options.write_buffer_size = 4096;
@@ -284,11 +284,11 @@ test_smallest_memory(void)
 static void
 test_retained_rows_make_larger_blocks(void)
 {
-	uint64_t	blocks[2];
+	uint64_t blocks[2];
 
 	for (int i = 0; i < 2; i++)
 	{
-		Case		c = new_case(&sample_small, SHF_LAYOUT_LOG, 2000, 200000);
+		Case c = new_case(&sample_small, SHF_LAYOUT_LOG, 2000, 200000);
 
 		c.options.block_min_rows = i == 0 ? 1 : 64;
 		c.options.memory_limit = 6 << 20;
@@ -302,7 +302,7 @@ test_retained_rows_make_larger_blocks(void)
 static void
 test_index_outgrows_memory(void)
 {
-	Case		c = new_case(&sample_key, SHF_LAYOUT_LOG, 1000, 1000000);
+	Case c = new_case(&sample_key, SHF_LAYOUT_LOG, 1000, 1000000);
 
 	c.options.block_bytes = 1024;
 	c.options.write_buffer_size = 1024;
@@ -317,7 +317,7 @@ test_index_outgrows_memory(void)
 static void
 test_many_partitions(void)
 {
-	Case		c = new_case(&sample_key, SHF_LAYOUT_LOG, 100000, 200000);
+	Case c = new_case(&sample_key, SHF_LAYOUT_LOG, 100000, 200000);
 
 	check_case(&c);
 	close_case(&c);
@@ -327,7 +327,7 @@ test_many_partitions(void)
 static void
 test_segment_rolls(void)
 {
-	Case		c = new_case(&sample_empty, SHF_LAYOUT_LOG, 700000, 1500000);
+	Case c = new_case(&sample_empty, SHF_LAYOUT_LOG, 700000, 1500000);
 
 	c.options.memory_limit = 512 << 20;
 	CHECK_OK(write_case(&c));
@@ -352,7 +352,7 @@ test_large_rows_between_small_ones(void)
 		{
 			for (int random = 0; random < 2; random++)
 			{
-				Case		c = new_case(&sample_small, layouts[l], 3, 200);
+				Case c = new_case(&sample_small, layouts[l], 3, 200);
 
 				c.options.codec = codecs[codec];
 				c.options.block_bytes = 65536;
@@ -371,7 +371,7 @@ test_rows_at_the_border_of_large(void)
 {
 	for (size_t bytes = 4030; bytes <= 4100; bytes += 5)
 	{
-		Case		c = new_case(&sample_small, SHF_LAYOUT_LOG, 2, 50);
+		Case c = new_case(&sample_small, SHF_LAYOUT_LOG, 2, 50);
 
 		c.options.codec = codecs[1];
 		c.options.block_bytes = 4096;
@@ -391,7 +391,7 @@ test_large_rows_of_every_kind(void)
 	{
 		for (int codec = 0; codec < NCODECS; codec++)
 		{
-			Case		c = new_case(schemas[s], SHF_LAYOUT_LOG, 2, 150);
+			Case c = new_case(schemas[s], SHF_LAYOUT_LOG, 2, 150);
 
 			c.options.codec = codecs[codec];
 			c.options.block_bytes = 1;
@@ -406,17 +406,16 @@ test_large_rows_of_every_kind(void)
 static void
 test_value_too_long(void)
 {
-	size_t		len = (size_t) INT32_MAX + 1;
-	void	   *data = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-							-1, 0);
-	Case		c = new_case(&sample_small, SHF_LAYOUT_LOG, 1, 0);
-	ShfRow	   *row;
+	size_t	len = (size_t) INT32_MAX + 1;
+	void   *data = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	Case	c = new_case(&sample_small, SHF_LAYOUT_LOG, 1, 0);
+	ShfRow *row;
 
 	CHECK(data != MAP_FAILED);
 	CHECK_OK(shf_writer_open(&c.writer, c.schema, &c.options, &err));
 	row = shf_writer_row(c.writer);
 	shf_row_clear(shf_writer_layout(c.writer), row);
-	row->var[0] = (ShfBytes) {data, len};
+	row->var[0] = (ShfBytes){data, len};
 	CHECK_ERR(shf_writer_append(c.writer, 0, &err), SHF_ERR_LIMIT, "\"v\"");
 	close_case(&c);
 	munmap(data, len);
@@ -425,23 +424,27 @@ test_value_too_long(void)
 static void
 test_malformed_nested_values(void)
 {
-	static const char *const values[] = {
-		"", "\1\0\0", "\1\0\0\0", "\1\0\0\0\2", "\1\0\0\0\0abc", "\0\0\0\0\0", "\377\377\377\377\1"
-	};
-	static const size_t lengths[] = {0, 3, 4, 5, 8, 5, 5};
+	static const char *const values[] = {"",
+										 "\1\0\0",
+										 "\1\0\0\0",
+										 "\1\0\0\0\2",
+										 "\1\0\0\0\0abc",
+										 "\0\0\0\0\0",
+										 "\377\377\377\377\1"};
+	static const size_t		 lengths[] = {0, 3, 4, 5, 8, 5, 5};
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
 	{
-		Case		c = new_case(&sample_nested, SHF_LAYOUT_LOG, 1, 0);
-		ShfRow	   *row;
+		Case	c = new_case(&sample_nested, SHF_LAYOUT_LOG, 1, 0);
+		ShfRow *row;
 
 		CHECK_OK(shf_writer_open(&c.writer, c.schema, &c.options, &err));
 		row = shf_writer_row(c.writer);
 		shf_row_clear(shf_writer_layout(c.writer), row);
-		row->var[0] = (ShfBytes) {values[i], lengths[i]};
+		row->var[0] = (ShfBytes){values[i], lengths[i]};
 		CHECK_OK(shf_writer_append(c.writer, 0, &err));
-		CHECK_ERR(shf_writer_finish(c.writer, &c.segments, &c.nsegments, &err),
-				  SHF_ERR_INVALID, "\"numbers\"");
+		CHECK_ERR(shf_writer_finish(c.writer, &c.segments, &c.nsegments, &err), SHF_ERR_INVALID,
+				  "\"numbers\"");
 		close_case(&c);
 	}
 }

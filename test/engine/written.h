@@ -14,10 +14,9 @@
 #include <sys/stat.h>
 
 static const ShfCodec codecs[] = {
-	{SHF_CODEC_NONE, 0}, {SHF_CODEC_LZ4, 1}, {SHF_CODEC_LZ4, 4}, {SHF_CODEC_ZSTD, 1}
-};
+	{SHF_CODEC_NONE, 0}, {SHF_CODEC_LZ4, 1}, {SHF_CODEC_LZ4, 4}, {SHF_CODEC_ZSTD, 1}};
 
-#define NCODECS	((int) (sizeof(codecs) / sizeof(codecs[0])))
+#define NCODECS ((int) (sizeof(codecs) / sizeof(codecs[0])))
 
 static const ShfLayoutKind layouts[] = {SHF_LAYOUT_LOG, SHF_LAYOUT_PARTITION_FILES};
 
@@ -27,31 +26,31 @@ typedef struct Case
 {
 	const ShfSchema *schema;
 	ShfWriterOptions options;
-	uint64_t	rows;
+	uint64_t		 rows;
 
 	/* Every tenth row gets a text of so many bytes in column 1, if not 0. */
-	size_t		large_bytes;
-	bool		large_random;	/* incompressible */
+	size_t large_bytes;
+	bool   large_random; /* incompressible */
 
 	/* Every so many rows the writer rests, or is drained, if not 0. */
-	uint64_t	rest_every;
-	uint64_t	drain_every;
+	uint64_t rest_every;
+	uint64_t drain_every;
 
-	ShfWriter  *writer;
+	ShfWriter		 *writer;
 	const ShfSegment *segments;
-	int			nsegments;
-	uint64_t   *next;			/* [rows] next row of the same partition */
-	uint64_t   *head;			/* [partitions] its first row not read yet */
+	int				  nsegments;
+	uint64_t		 *next; /* [rows] next row of the same partition */
+	uint64_t		 *head; /* [partitions] its first row not read yet */
 } Case;
 
-#define NO_ROW	UINT64_MAX
+#define NO_ROW UINT64_MAX
 
 static inline Case
 new_case(const ShfSchema *schema, ShfLayoutKind layout, uint32_t partitions, uint64_t rows)
 {
-	static int	serial;
-	char		name[32];
-	Case		c = {.schema = schema, .rows = rows};
+	static int serial;
+	char	   name[32];
+	Case	   c = {.schema = schema, .rows = rows};
 
 	snprintf(name, sizeof(name), "case%d", serial++);
 	c.options.partitions = partitions;
@@ -93,11 +92,11 @@ is_large(const Case *c, uint64_t n)
 static inline void
 large_text(const Case *c, uint64_t n, uint8_t *text)
 {
-	uint64_t	h = n;
+	uint64_t h = n;
 
 	for (size_t i = 0; i < c->large_bytes; i += 8)
 	{
-		size_t		left = c->large_bytes - i < 8 ? c->large_bytes - i : 8;
+		size_t left = c->large_bytes - i < 8 ? c->large_bytes - i : 8;
 
 		h = c->large_random ? sample_mix(h, i) : n * UINT64_C(0x0101010101010101);
 		for (size_t b = 0; b < left; b++)
@@ -108,13 +107,13 @@ large_text(const Case *c, uint64_t n, uint8_t *text)
 static inline ShfCode
 write_case(Case *c)
 {
-	ShfBuffer	scratch = {0};
-	uint8_t    *large = malloc(c->large_bytes + 1);
-	ShfCode		code = shf_writer_open(&c->writer, c->schema, &c->options, &err);
+	ShfBuffer scratch = {0};
+	uint8_t	 *large = malloc(c->large_bytes + 1);
+	ShfCode	  code = shf_writer_open(&c->writer, c->schema, &c->options, &err);
 
 	for (uint64_t n = 0; n < c->rows && code == SHF_OK; n++)
 	{
-		ShfRow	   *row = shf_writer_row(c->writer);
+		ShfRow			   *row = shf_writer_row(c->writer);
 		const ShfRowLayout *layout = shf_writer_layout(c->writer);
 
 		sample_row(c->schema, layout, row, n, &scratch);
@@ -122,7 +121,7 @@ write_case(Case *c)
 		{
 			row->fixed[layout->null_offset] &= (uint8_t) ~2;
 			large_text(c, n, large);
-			row->var[layout->var[1]] = (ShfBytes) {large, c->large_bytes};
+			row->var[layout->var[1]] = (ShfBytes){large, c->large_bytes};
 		}
 		code = shf_writer_append(c->writer, partition_of(c, n), &err);
 		if (code == SHF_OK && c->drain_every > 0 && n % c->drain_every == 0)
@@ -163,14 +162,14 @@ check_all_read(const Case *c)
 static inline void
 check_block(Case *c, ShfBatch *batch, uint32_t partition)
 {
-	uint32_t	rows = shf_batch_rows(batch);
-	uint8_t    *large = malloc(c->large_bytes + 1);
+	uint32_t rows = shf_batch_rows(batch);
+	uint8_t *large = malloc(c->large_bytes + 1);
 
 	CHECK(rows > 0);
 	CHECK(rows <= c->options.block_rows);
 	for (uint32_t k = 0; k < rows; k++)
 	{
-		uint64_t	n = c->head[partition];
+		uint64_t n = c->head[partition];
 
 		CHECK(n != NO_ROW);
 		for (int i = 0; i < c->schema->nfields; i++)
@@ -208,10 +207,10 @@ segment_file(const Case *c, const ShfSegment *segment, uint32_t partition)
 static inline void
 check_extent(Case *c, const ShfSegment *segment, const ShfExtent *extent, ShfBatch *batch)
 {
-	uint64_t	at = extent->offset;
-	uint64_t	rows = 0;
-	uint64_t	raw = 0;
-	ShfReader  *reader;
+	uint64_t   at = extent->offset;
+	uint64_t   rows = 0;
+	uint64_t   raw = 0;
+	ShfReader *reader;
 
 	if (segment->image != NULL)
 		CHECK_OK(shf_reader_open_memory(&reader, segment->image, segment->bytes, "image", &err));
@@ -253,8 +252,8 @@ check_segment(Case *c, const ShfSegment *segment)
 		if (!is_log)
 		{
 			CHECK_INT(e->first_row, rows);
-			CHECK_OK(shf_verify_file(segment_file(c, segment, e->partition), segment->id, e, 1,
-									 &err));
+			CHECK_OK(
+				shf_verify_file(segment_file(c, segment, e->partition), segment->id, e, 1, &err));
 			CHECK_INT(stat(segment_file(c, segment, e->partition), &st), 0);
 			bytes += (uint64_t) st.st_size;
 		}
@@ -291,9 +290,9 @@ static inline void
 check_case(Case *c)
 {
 	const ShfMetrics *metrics;
-	ShfBatch   *batch;
-	uint64_t	blocks = 0;
-	uint64_t	bytes = 0;
+	ShfBatch		 *batch;
+	uint64_t		  blocks = 0;
+	uint64_t		  bytes = 0;
 
 	CHECK_OK(write_case(c));
 	metrics = shf_writer_metrics(c->writer);
@@ -318,4 +317,4 @@ check_case(Case *c)
 		CHECK(metrics->memory_peak <= c->options.memory_limit);
 }
 
-#endif							/* WRITTEN_H */
+#endif /* WRITTEN_H */
