@@ -139,5 +139,24 @@ ALTER TABLE ranged ALTER COLUMN k TYPE bigint;
 SELECT p, count(*), min(k), max(k) FROM generate_series(0, 2) p, shuffle_read(NULL::ranged, p) GROUP BY p ORDER BY p;
 ALTER TABLE ranged ALTER COLUMN k TYPE date USING date '2020-01-01' + k::int;
 
+-- materialized views
+CREATE TABLE source AS SELECT i AS k FROM generate_series(1, 100) i;
+CREATE MATERIALIZED VIEW m USING shuffle AS SELECT k FROM source;
+SELECT shuffle_set('m', partitions => 4, keys => '{k}');
+REFRESH MATERIALIZED VIEW m WITH NO DATA;
+SELECT shuffle_set('m', partitions => 4, keys => '{k}');
+REFRESH MATERIALIZED VIEW m;
+SELECT count(*) FROM generate_series(0, 3) p, shuffle_read(NULL::m, p)
+	WHERE NOT satisfies_hash_partition('hashed_int'::regclass, 4, p, k);
+INSERT INTO source VALUES (101);
+REFRESH MATERIALIZED VIEW m;
+SELECT count(*) FROM generate_series(0, 3) p, shuffle_read(NULL::m, p)
+	WHERE satisfies_hash_partition('hashed_int'::regclass, 4, p, k);
+ALTER MATERIALIZED VIEW m SET ACCESS METHOD heap;
+SELECT shuffle_set('m', partitions => 5);
+ALTER MATERIALIZED VIEW m SET ACCESS METHOD shuffle;
+SELECT count(*), sum(rows) FROM shuffle_partitions WHERE relation = 'm'::regclass;
+DROP MATERIALIZED VIEW m;
+
 DROP VIEW v;
-DROP TABLE s, nohash, hashed, hashed_int, renamed, dropped, places, typed, ranged;
+DROP TABLE source, s, nohash, hashed, hashed_int, renamed, dropped, places, typed, ranged;

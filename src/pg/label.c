@@ -270,9 +270,18 @@ shuffle_options_require_empty(Relation rel, int nrefs)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("cannot change how rows of table \"%s\" are partitioned while it has rows",
 					RelationGetRelationName(rel)),
-			 errhint("Write it again with shuffle_write('TABLE %s', '%s', if_exists => 'replace', "
+			 rel->rd_rel->relkind == RELKIND_MATVIEW ?
+				 errhint("Use REFRESH MATERIALIZED VIEW ... WITH NO DATA first.") :
+				 errhint(
+					 "Write it again with shuffle_write('TABLE %s', '%s', if_exists => 'replace', "
 					 "...), or truncate it first.",
 					 RelationGetRelationName(rel), RelationGetRelationName(rel))));
+}
+
+bool
+shuffle_may_have_options(Relation rel)
+{
+	return rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW;
 }
 
 void
@@ -380,7 +389,7 @@ shuffle_label_check(const ObjectAddress *object, const char *label)
 	/* A label may be taken off whatever the table has become since. */
 	if (label || shuffle_is_table(rel))
 	{
-		if (rel->rd_rel->relkind != RELKIND_RELATION)
+		if (!shuffle_may_have_options(rel))
 			shuffle_require_table(rel);
 		if (object->objectSubId == 0)
 			check_table_label(rel, label);

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
@@ -124,7 +123,7 @@ shuffle_set(PG_FUNCTION_ARGS)
 	check_owner(relid);
 	rel = table_open(relid, ShareUpdateExclusiveLock);
 	check_owner(relid);
-	if (rel->rd_rel->relkind != RELKIND_RELATION)
+	if (!shuffle_may_have_options(rel))
 		shuffle_require_table(rel);
 
 	stored = shuffle_options_of(rel);

@@ -168,6 +168,9 @@ extern void shuffle_options_store(Oid relid, const ShuffleOptions *options);
  */
 extern void shuffle_options_require_empty(Relation rel, int nrefs);
 
+/* Is it, or could it become, a shuffle table? */
+extern bool shuffle_may_have_options(Relation rel);
+
 /* A notice if rel is a table of another access method, whose options do nothing yet. */
 extern void shuffle_options_without_effect(Relation rel);
 
