@@ -52,6 +52,7 @@ typedef Oid			RelFileNumber;
 #endif
 
 #if PG_VERSION_NUM < 170000
+#define shared_blk_read_time				blk_read_time
 #define LockHeldByMe(tag, mode, orstronger) LockHeldByMe(tag, mode)
 #endif
 

@@ -39,6 +39,7 @@ shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals)
 		totals->segments++;
 		totals->rows += row->rows;
 		totals->bytes += row->bytes;
+		totals->raw_bytes += row->raw_bytes;
 		totals->blocks += row->blocks;
 	}
 	MemoryContextSwitchTo(oldcxt);

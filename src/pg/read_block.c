@@ -9,6 +9,8 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
+#include "executor/instrument.h"
+#include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -290,15 +292,37 @@ shuffle_block_has_row(const ShuffleBlock *block, const ShuffleStorage *storage, 
 		row >= block->first_row && row - block->first_row < block->rows;
 }
 
+/*
+ * What EXPLAIN (BUFFERS) and pg_stat_statements show: the bytes read from files, in pages.
+ * (Rows kept in the catalog are counted by the server, which reads them.)
+ */
+static void
+count_read(const ShuffleBlock *block, instr_time start)
+{
+	pgBufferUsage.shared_blks_read +=
+		(int64) ((shf_batch_message(block->batch).len + BLCKSZ - 1) / BLCKSZ);
+	if (!INSTR_TIME_IS_ZERO(start))
+	{
+		instr_time end;
+
+		INSTR_TIME_SET_CURRENT(end);
+		INSTR_TIME_ACCUM_DIFF(pgBufferUsage.shared_blk_read_time, end, start);
+	}
+}
+
 void
 shuffle_block_load(ShuffleBlock *block)
 {
 	ShuffleFile *file = block->file;
 	ShfError	 err;
+	instr_time	 start;
 
 	if (block->loaded)
 		return;
 
+	INSTR_TIME_SET_ZERO(start);
+	if (track_io_timing)
+		INSTR_TIME_SET_CURRENT(start);
 	if (shf_reader_block(file->reader, block->batch, block->offset, block->limit, block->partition,
 						 &err) != SHF_OK)
 		shuffle_read_error(file->relname, &err);
@@ -309,6 +333,8 @@ shuffle_block_load(ShuffleBlock *block)
 						"expected %u",
 						(unsigned long long) block->offset, shf_reader_name(file->reader),
 						file->relname, shf_batch_rows(block->batch), block->rows)));
+	if (file->image == NULL)
+		count_read(block, start);
 	block->loaded = true;
 }
 

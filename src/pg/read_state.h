@@ -147,6 +147,7 @@ typedef struct ShuffleTotals
 	int64 segments;
 	int64 rows;
 	int64 bytes;
+	int64 raw_bytes;
 	int64 blocks;
 } ShuffleTotals;
 

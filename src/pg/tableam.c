@@ -421,17 +421,27 @@ am_relation_needs_toast_table(Relation rel)
 	return false;
 }
 
+/*
+ * What the planner takes for pages is what it charges for besides rows, and what it counts
+ * parallel workers by: the bytes that are read, and the work of decompressing and
+ * decoding them.  Four pages of decoded data take about the time that the planner means by
+ * seq_page_cost.
+ */
+#define DECODED_PER_READ 4
+
 static void
 am_relation_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages, double *tuples,
 						  double *allvisfrac)
 {
 	Snapshot	  snapshot = shuffle_latest_snapshot();
 	ShuffleTotals totals;
+	int64		  work;
 
 	shuffle_totals(rel, snapshot, &totals);
 	UnregisterSnapshot(snapshot);
 
-	*pages = (BlockNumber) Min((totals.bytes + BLCKSZ - 1) / BLCKSZ, (int64) MaxBlockNumber);
+	work = totals.bytes + totals.raw_bytes / DECODED_PER_READ;
+	*pages = (BlockNumber) Min((work + BLCKSZ - 1) / BLCKSZ, (int64) MaxBlockNumber);
 	*tuples = (double) totals.rows;
 	*allvisfrac = 1;
 }
