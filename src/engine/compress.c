@@ -11,16 +11,16 @@
  * trial costs little then, while a wrong decision costs space.
  */
 #define KEEP_WAY	255
-#define KEEP_STORED 15
+#define KEEP_STORED 31
 
 /*
- * A buffer must lose so much to be worth the time of those who read it: with fast LZ4 an
- * eighth, with anything slower, where size is what is asked for, a 32nd.
+ * A buffer must lose so much to be worth the time of those who read it: with fast LZ4 a
+ * quarter, with anything slower, where size is what is asked for, a 32nd.
  */
 static size_t
 least_gain(ShfCodec codec, size_t len)
 {
-	return len / (shf_compresses_values(codec) ? 8 : 32);
+	return len / (shf_compresses_values(codec) ? 4 : 32);
 }
 
 static void
