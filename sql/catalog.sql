@@ -187,3 +187,26 @@ DROP VIEW catalog_shown, tables;
 DROP TABLE catalog_source, catalog_log, catalog_files, catalog_small;
 DROP OWNED BY regress_shuffle_reader;
 DROP ROLE regress_shuffle_reader;
+
+-- Objects of another version of the extension are noticed.
+SELECT count(*) FROM shuffle_write('SELECT 1 AS a', 'catalog_other', partitions => 1);
+BEGIN;
+ALTER TABLE shuffle_segment RENAME COLUMN rows TO rows_stored;
+SAVEPOINT renamed;
+SELECT * FROM catalog_other;
+ROLLBACK TO renamed;
+INSERT INTO catalog_other VALUES (2);
+ROLLBACK;
+BEGIN;
+ALTER TABLE shuffle_segment ADD COLUMN another int;
+SELECT * FROM catalog_other;
+ROLLBACK;
+SELECT * FROM catalog_other;
+CREATE FUNCTION catalog_verify(regclass, OUT file text, OUT partition int) RETURNS SETOF record
+	LANGUAGE C AS '$libdir/shuffle_ext', 'shuffle_verify';
+SELECT * FROM catalog_verify('catalog_other');
+CREATE FUNCTION catalog_set(regclass, int) RETURNS text
+	LANGUAGE C AS '$libdir/shuffle_ext', 'shuffle_set';
+SELECT catalog_set('catalog_other', 3);
+DROP FUNCTION catalog_verify, catalog_set;
+DROP TABLE catalog_other;

@@ -30,6 +30,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "common/pg_prng.h"
@@ -60,6 +61,7 @@ PG_FUNCTION_INFO_V1(shuffle_segment_guard);
 static struct
 {
 	bool valid;
+	bool fits; /* the table has the columns that we know */
 	bool callback_registered;
 	Oid	 schema;
 	Oid	 table;
@@ -71,7 +73,7 @@ static void
 forget_ids(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == ids.table || relid == ids.pkey || relid == ids.sequence)
-		ids.valid = false;
+		ids.valid = ids.fits = false;
 }
 
 /* Schema of the extension, or InvalidOid. */
@@ -117,6 +119,48 @@ shuffle_extension_exists(void)
 	return ids.valid;
 }
 
+/* No column may be read as another one; see shuffle_raise_misfit(). */
+static void
+require_fitting_columns(void)
+{
+	static const struct
+	{
+		const char *name;
+		Oid			type;
+	} columns[Natts_segment] = {
+		[Anum_segment_tablespace - 1] = {"tablespace", OIDOID},
+		[Anum_segment_filenumber - 1] = {"filenumber", OIDOID},
+		[Anum_segment_number - 1] = {"number", INT4OID},
+		[Anum_segment_partitions - 1] = {"partitions", INT4OID},
+		[Anum_segment_id - 1] = {"id", UUIDOID},
+		[Anum_segment_rows - 1] = {"rows", INT8OID},
+		[Anum_segment_bytes - 1] = {"bytes", INT8OID},
+		[Anum_segment_raw_bytes - 1] = {"raw_bytes", INT8OID},
+		[Anum_segment_blocks - 1] = {"blocks", INT8OID},
+		[Anum_segment_files - 1] = {"files", INT8OID},
+		[Anum_segment_nextents - 1] = {"nextents", INT4OID},
+		[Anum_segment_written - 1] = {"written", TIMESTAMPTZOID},
+		[Anum_segment_metrics - 1] = {"metrics", INT8ARRAYOID},
+		[Anum_segment_layout - 1] = {"layout", TEXTOID},
+		[Anum_segment_root - 1] = {"root", TEXTOID},
+		[Anum_segment_name - 1] = {"name", TEXTOID},
+		[Anum_segment_routing - 1] = {"routing", TEXTOID},
+		[Anum_segment_extents - 1] = {"extents", BYTEAOID},
+		[Anum_segment_image - 1] = {"image", BYTEAOID},
+	};
+	Relation  rel = table_open(ids.table, AccessShareLock);
+	TupleDesc desc = RelationGetDescr(rel);
+	bool	  fits = desc->natts == Natts_segment;
+
+	for (int i = 0; fits && i < desc->natts; i++)
+		fits = strcmp(NameStr(TupleDescAttr(desc, i)->attname), columns[i].name) == 0 &&
+			TupleDescAttr(desc, i)->atttypid == columns[i].type;
+	table_close(rel, AccessShareLock);
+	if (!fits)
+		shuffle_raise_misfit("table", SHUFFLE_SEGMENT_TABLE);
+	ids.fits = true;
+}
+
 static void
 require_extension(void)
 {
@@ -125,6 +169,8 @@ require_extension(void)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("extension \"%s\" is not installed in this database", SHUFFLE_EXTENSION),
 				 errhint("Use CREATE EXTENSION %s.", SHUFFLE_EXTENSION)));
+	if (!ids.fits)
+		require_fitting_columns();
 }
 
 Oid

@@ -296,6 +296,7 @@ shuffle_compact(PG_FUNCTION_ARGS)
 	PreventCommandDuringRecovery("shuffle_compact()");
 	PreventCommandIfReadOnly("shuffle_compact()");
 	PreventCommandIfParallelMode("shuffle_compact()");
+	shuffle_require_signature(fcinfo, 1, lengthof(values));
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 

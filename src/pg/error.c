@@ -1,10 +1,13 @@
 /*
  * error.c
- *	  Engine errors raised as PostgreSQL errors.
+ *	  Engine errors raised as PostgreSQL errors, and objects that do not fit the library.
  */
 #include "postgres.h"
 
 #include <errno.h>
+
+#include "funcapi.h"
+#include "utils/lsyscache.h"
 
 #include "shuffle.h"
 
@@ -52,4 +55,35 @@ shuffle_raise(const ShfError *err)
 			break;
 	}
 	elog(ERROR, "engine call failed without an error: code %d", (int) code);
+}
+
+/*
+ * A library can meet objects of another version: it was installed, and ALTER EXTENSION
+ * has not followed, or a session still runs the one before.
+ */
+void
+shuffle_raise_misfit(const char *kind, const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("%s \"%s\" does not fit the library of extension \"%s\"", kind, name,
+					SHUFFLE_EXTENSION),
+			 errdetail("Another version of the extension made it."),
+			 errhint("Reconnect, use ALTER EXTENSION %s UPDATE, or install the library of that "
+					 "version.",
+					 SHUFFLE_EXTENSION)));
+}
+
+void
+shuffle_require_signature(FunctionCallInfo fcinfo, int nargs, int ncolumns)
+{
+	Oid		  type;
+	TupleDesc desc = NULL;
+
+	if (PG_NARGS() == nargs &&
+		(ncolumns == 0 ||
+		 (get_call_result_type(fcinfo, &type, &desc) == TYPEFUNC_COMPOSITE &&
+		  desc->natts == ncolumns)))
+		return;
+	shuffle_raise_misfit("function", get_func_name(fcinfo->flinfo->fn_oid));
 }

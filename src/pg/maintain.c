@@ -67,13 +67,15 @@ shuffle_size(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(totals.bytes);
 }
 
+#define VERIFY_COLUMNS 5
+
 /* One row of the result. */
 static void
 verify_report(ReturnSetInfo *rsinfo, const char *file, int64 partition, int64 blocks, int64 rows,
 			  const char *error)
 {
-	Datum values[5];
-	bool  nulls[5] = {0};
+	Datum values[VERIFY_COLUMNS];
+	bool  nulls[VERIFY_COLUMNS] = {0};
 
 	values[0] = CStringGetTextDatum(file);
 	values[1] = Int32GetDatum((int32) partition);
@@ -267,6 +269,7 @@ shuffle_verify(PG_FUNCTION_ARGS)
 	List		  *segments;
 	ListCell	  *lc;
 
+	shuffle_require_signature(fcinfo, 1, VERIFY_COLUMNS);
 	InitMaterializedSRF(fcinfo, 0);
 	segments = shuffle_catalog_segments(&storage, snapshot);
 	UnregisterSnapshot(snapshot);

@@ -27,11 +27,16 @@
 PG_FUNCTION_INFO_V1(shuffle_expand_extents);
 PG_FUNCTION_INFO_V1(shuffle_partition_totals);
 
+/* Columns of the results. */
+#define EXTENT_COLUMNS 7
+#define TOTALS_COLUMNS 6
+
 static TupleDesc
-result_descriptor(FunctionCallInfo fcinfo)
+result_descriptor(FunctionCallInfo fcinfo, int ncolumns)
 {
 	TupleDesc desc;
 
+	shuffle_require_signature(fcinfo, 1, ncolumns);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	return BlessTupleDesc(desc);
@@ -61,7 +66,7 @@ shuffle_expand_extents(PG_FUNCTION_ARGS)
 					 errmsg("extents must be a multiple of %zu bytes long", sizeof(ShfExtent))));
 		call->max_calls = VARSIZE_ANY_EXHDR(extents) / sizeof(ShfExtent);
 		call->user_fctx = VARDATA_ANY(extents);
-		call->tuple_desc = result_descriptor(fcinfo);
+		call->tuple_desc = result_descriptor(fcinfo, EXTENT_COLUMNS);
 		MemoryContextSwitchTo(old);
 	}
 
@@ -70,8 +75,8 @@ shuffle_expand_extents(PG_FUNCTION_ARGS)
 	if (call->call_cntr < call->max_calls)
 	{
 		ShfExtent extent;
-		Datum	  values[7];
-		bool	  isnull[7] = {false};
+		Datum	  values[EXTENT_COLUMNS];
+		bool	  isnull[EXTENT_COLUMNS] = {false};
 
 		memcpy(&extent, entries + call->call_cntr * sizeof(ShfExtent), sizeof(ShfExtent));
 		values[0] = Int32GetDatum((int32) extent.partition);
@@ -182,7 +187,7 @@ shuffle_partition_totals(PG_FUNCTION_ARGS)
 		old = MemoryContextSwitchTo(call->multi_call_memory_ctx);
 		call->user_fctx = shuffle_partition_sizes(PG_GETARG_OID(0), &n);
 		call->max_calls = n;
-		call->tuple_desc = result_descriptor(fcinfo);
+		call->tuple_desc = result_descriptor(fcinfo, TOTALS_COLUMNS);
 		MemoryContextSwitchTo(old);
 	}
 
@@ -191,8 +196,8 @@ shuffle_partition_totals(PG_FUNCTION_ARGS)
 	if (call->call_cntr < call->max_calls)
 	{
 		const ShufflePartitionTotals *total = &totals[call->call_cntr];
-		Datum						  values[6];
-		bool						  isnull[6] = {false};
+		Datum						  values[TOTALS_COLUMNS];
+		bool						  isnull[TOTALS_COLUMNS] = {false};
 
 		values[0] = Int32GetDatum((int32) call->call_cntr);
 		values[1] = Int64GetDatum(total->rows);

@@ -113,6 +113,7 @@ shuffle_set(PG_FUNCTION_ARGS)
 	PreventCommandDuringRecovery("shuffle_set()");
 	PreventCommandIfReadOnly("shuffle_set()");
 	PreventCommandIfParallelMode("shuffle_set()");
+	shuffle_require_signature(fcinfo, 10, 0);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -46,6 +46,12 @@ extern bool	 shuffle_setting_sync;
 /* Raises an engine error with the SQLSTATE that fits (58P01/53100/XX001/53200/22023 ...). */
 extern void shuffle_raise(const ShfError *err) pg_attribute_noreturn();
 
+/* Says that an object of the extension ("table", "function") is of another version. */
+extern void shuffle_raise_misfit(const char *kind, const char *name) pg_attribute_noreturn();
+
+/* Raises that unless the called function has as many arguments and result columns (0: any). */
+extern void shuffle_require_signature(FunctionCallInfo fcinfo, int nargs, int ncolumns);
+
 #define SHUFFLE_CHECK(call, err) \
 	do \
 	{ \

@@ -498,6 +498,7 @@ shuffle_skew(PG_FUNCTION_ARGS)
 	ShuffleSkew	  *skew;
 	StringInfoData line;
 
+	shuffle_require_signature(fcinfo, 2, 0);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	skew = collect(PG_GETARG_OID(0), text_to_cstring(PG_GETARG_TEXT_PP(1)));
 

@@ -156,6 +156,7 @@ shuffle_write_stats(PG_FUNCTION_ARGS)
 	int64		   sum[5] = {0};
 	int64		   sum_metrics[NMETRICS] = {0};
 
+	shuffle_require_signature(fcinfo, 0, 6 + NMETRICS);
 	InitMaterializedSRF(fcinfo, 0);
 	for (int p = 0; p <= last.nprocesses && last.write != NULL; p++)
 	{

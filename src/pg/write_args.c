@@ -23,7 +23,8 @@ enum
 	ARG_TARGET,
 	ARG_PARTITIONS, /* first of the options, see shuffle_option_args() */
 	ARG_IF_EXISTS = ARG_PARTITIONS + 9,
-	ARG_WORKERS
+	ARG_WORKERS,
+	NARGS
 };
 
 static char *
@@ -112,6 +113,7 @@ shuffle_write_args(FunctionCallInfo fcinfo)
 	ShuffleWriteArgs *args = palloc0(sizeof(ShuffleWriteArgs));
 	char			 *if_exists;
 
+	shuffle_require_signature(fcinfo, NARGS, 6);
 	args->query = required_argument(fcinfo, ARG_QUERY, "query");
 	args->target = required_argument(fcinfo, ARG_TARGET, "target");
 	shuffle_option_args(fcinfo, ARG_PARTITIONS, "shuffle_write", args);
