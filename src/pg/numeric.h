@@ -7,6 +7,12 @@
 
 #include "postgres.h"
 
+/* Header of a stored numeric in the short form; numeric.c describes all of it. */
+#define SHUFFLE_NUMERIC_SHORT_FORM		  0x8000
+#define SHUFFLE_NUMERIC_SHORT_NEGATIVE	  0x2000
+#define SHUFFLE_NUMERIC_SHORT_SCALE_SHIFT 7
+#define SHUFFLE_NUMERIC_SHORT_WEIGHT_MASK 0x007F
+
 /* Decimal128(precision, scale) with what both directions need of it. */
 typedef struct ShuffleDecimal
 {
@@ -36,6 +42,81 @@ extern bool shuffle_numeric_to_decimal(const struct varlena *value, const Shuffl
  * 4-byte header at dst (4-byte aligned).  Returns its bytes.
  */
 extern Size shuffle_numeric_from_decimal(void *dst, int128 value, const ShuffleDecimal *decimal);
+
+/*
+ * The same for a value of up to twelve decimal digits before those of the last base-10000
+ * digit; 0, and nothing written, for others and on machines that are not little-endian.
+ * Touches up to 16 bytes at dst.
+ *
+ * All four digits are made, in the byte order of memory in one word, which is then cut
+ * to what lies between its zeros at both ends: no branch depends on the value.
+ */
+static inline Size
+shuffle_numeric_from_small(char *dst, int128 value, const ShuffleDecimal *decimal)
+{
+#ifdef WORDS_BIGENDIAN
+	return 0;
+#else
+	int64  low = (int64) value;
+	uint64 rest = low < 0 ? -(uint64) low : (uint64) low;
+	uint64 last;
+	uint64 digits;
+	int	   first;
+	int	   n;
+	int	   weight = 3 - decimal->whole; /* of the first of the four */
+	uint16 header;
+
+	if ((int64) (value >> 64) != (low >> 63))
+		return 0;
+
+	/* divisions by constants */
+	switch (decimal->partial)
+	{
+		case 0:
+			last = rest % 10000;
+			rest /= 10000;
+			break;
+		case 1:
+			last = rest % 10 * 1000;
+			rest /= 10;
+			weight--;
+			break;
+		case 2:
+			last = rest % 100 * 100;
+			rest /= 100;
+			weight--;
+			break;
+		default:
+			last = rest % 1000 * 10;
+			rest /= 1000;
+			weight--;
+			break;
+	}
+	if (rest >= UINT64CONST(1000000000000))
+		return 0;
+	digits = rest / 100000000 | rest / 10000 % 10000 << 16 | rest % 10000 << 32 | last << 48;
+
+	if (digits == 0)
+	{
+		first = n = 0;
+		weight = 0;
+	}
+	else
+	{
+		first = __builtin_ctzll(digits) / 16;
+		n = 4 - first - __builtin_clzll(digits) / 16;
+		weight -= first;
+	}
+	digits >>= 16 * first;
+	header = (uint16) (SHUFFLE_NUMERIC_SHORT_FORM | (low < 0 ? SHUFFLE_NUMERIC_SHORT_NEGATIVE : 0) |
+					   decimal->scale << SHUFFLE_NUMERIC_SHORT_SCALE_SHIFT |
+					   (weight & SHUFFLE_NUMERIC_SHORT_WEIGHT_MASK));
+	SET_VARSIZE(dst, VARHDRSZ + sizeof(header) + n * sizeof(int16));
+	memcpy(dst + VARHDRSZ, &header, sizeof(header));
+	memcpy(dst + VARHDRSZ + sizeof(header), &digits, sizeof(digits));
+	return VARHDRSZ + sizeof(header) + n * sizeof(int16);
+#endif
+}
 
 /* What numeric_out() prints; palloc'd, not terminated. */
 extern char *shuffle_numeric_to_text(const struct varlena *value, size_t *len);

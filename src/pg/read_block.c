@@ -18,10 +18,10 @@
 #include "read_block.h"
 
 /*
- * A window holds about so many values: with 9 bytes of vector and, say, as many
- * bytes of by-reference data per value it stays in the second level cache.
+ * A window holds about so many values: with 9 bytes each they stay in the first level
+ * cache, though columns are written with the width of a row as stride.
  */
-#define WINDOW_VALUES	16384
+#define WINDOW_VALUES	4096
 #define WINDOW_MIN_ROWS 32
 #define WINDOW_MAX_ROWS 1024
 
@@ -379,11 +379,14 @@ shuffle_window_create(ShuffleBlock *block, uint32 first, uint32 count, ShuffleWi
 		window->values =
 			MemoryContextAlloc(TopMemoryContext, Max(sizeof(Datum) * capacity * natts, 1));
 		window->isnull =
-			MemoryContextAlloc(TopMemoryContext, Max(sizeof(bool) * capacity * natts, 1));
+			MemoryContextAllocZero(TopMemoryContext, Max(sizeof(bool) * capacity * natts, 1));
 	}
 	else
 	{
 		MemoryContextReset(window->cxt);
+		if (window->nulls)
+			memset(window->isnull, false, sizeof(bool) * window->capacity * natts);
+		window->nulls = false;
 		if (window->block != NULL && window->block != block)
 		{
 			shuffle_block_unpin(window->block);
@@ -450,25 +453,17 @@ shuffle_window_decode(ShuffleWindow *window, int natts)
 	while (window->ndecoded < natts)
 	{
 		int				 i = window->ndecoded;
-		Datum			*values = window->values + (Size) i * window->capacity;
-		bool			*isnull = window->isnull + (Size) i * window->capacity;
+		ShuffleValues	 out = {window->values + i, window->isnull + i, window->natts};
 		const ShfColumn *column = NULL;
-		int				 field;
+		int				 field = shuffle_unpack_field(decoder->unpack, i + 1);
 		ShfError		 err;
 
-		if (TupleDescAttr(decoder->desc, i)->attisdropped)
-		{
-			memset(values, 0, sizeof(Datum) * window->count);
-			memset(isnull, true, sizeof(bool) * window->count);
-			window->ndecoded++;
-			continue;
-		}
-
-		field = shuffle_unpack_field(decoder->unpack, i + 1);
 		if (field >= 0 && shf_batch_column(block->batch, field, &column, &err) != SHF_OK)
 			shuffle_read_error(block->file->relname, &err);
-		shuffle_unpack_column(decoder->unpack, i + 1, column, window->first, window->count, values,
-							  isnull, window->cxt);
+		if (column == NULL || column->validity != NULL)
+			window->nulls = true;
+		shuffle_unpack_column(decoder->unpack, i + 1, column, window->first, window->count, out,
+							  window->cxt);
 		window->ndecoded++;
 	}
 }

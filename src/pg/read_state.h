@@ -72,7 +72,10 @@ typedef struct ShuffleBlock
 	uint64		 first_row; /* ... and of its first row there: its TIDs */
 } ShuffleBlock;
 
-/* Rows first .. first + count - 1 of a block, decoded column by column. */
+/*
+ * Rows first .. first + count - 1 of a block.  Columns are decoded one by one, but their
+ * values lie row by row, so that a slot can point to a row's values where they are.
+ */
 typedef struct ShuffleWindow
 {
 	int			  refs;
@@ -83,8 +86,9 @@ typedef struct ShuffleWindow
 	int			  ndecoded; /* columns decoded: always a prefix */
 	int			  natts;
 	MemoryContext cxt;	  /* by-reference values of the columns */
-	Datum		 *values; /* column i at [i * capacity] */
-	bool		 *isnull;
+	Datum		 *values; /* row i at [i * natts] */
+	bool		 *isnull; /* likewise; false where nothing is decoded */
+	bool		  nulls;  /* is isnull anywhere true? */
 } ShuffleWindow;
 
 extern ShuffleWindow *shuffle_window_pin(ShuffleWindow *window);

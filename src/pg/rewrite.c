@@ -59,8 +59,6 @@ struct ShuffleRewriter
 	ShuffleWriter	*writer;
 	bool			 route; /* else rows stay in their partitions */
 	uint64			 rows;
-	Datum			*values;
-	bool			*isnull;
 };
 
 /* Can every row be routed by its values alone? */
@@ -108,8 +106,6 @@ shuffle_rewriter_begin(Relation dest, int progress)
 	rewriter->desc = RelationGetDescr(dest);
 	rewriter->options = shuffle_options_of(dest);
 	rewriter->route = can_route(rewriter->options);
-	rewriter->values = palloc(sizeof(Datum) * Max(rewriter->desc->natts, 1));
-	rewriter->isnull = palloc(sizeof(bool) * Max(rewriter->desc->natts, 1));
 	rewriter->subid = GetCurrentSubTransactionId();
 	shuffle_place_make(&rewriter->place, &storage);
 
@@ -138,21 +134,17 @@ shuffle_rewriter_begin(Relation dest, int progress)
 static void
 copy_window(ShuffleRewriter *rewriter, const ShuffleWindow *window)
 {
-	int	   natts = rewriter->desc->natts;
 	uint32 partition = window->block->partition;
 
 	for (uint32 row = 0; row < window->count; row++)
 	{
-		for (int i = 0; i < natts; i++)
-		{
-			rewriter->values[i] = window->values[(Size) i * window->capacity + row];
-			rewriter->isnull[i] = window->isnull[(Size) i * window->capacity + row];
-		}
+		const Datum *values = window->values + (Size) row * window->natts;
+		const bool	*isnull = window->isnull + (Size) row * window->natts;
+
 		if (rewriter->route)
-			shuffle_writer_put(rewriter->writer, rewriter->values, rewriter->isnull);
+			shuffle_writer_put(rewriter->writer, values, isnull);
 		else
-			shuffle_writer_put_into(rewriter->writer, partition, rewriter->values,
-									rewriter->isnull);
+			shuffle_writer_put_into(rewriter->writer, partition, values, isnull);
 	}
 	rewriter->rows += window->count;
 }

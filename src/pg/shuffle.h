@@ -263,14 +263,21 @@ extern ShuffleUnpack *shuffle_unpack_create(const ShfSchema *schema, TupleDesc d
 /* Field of an attribute, or -1: the column was added later (missing value or NULL). */
 extern int shuffle_unpack_field(const ShuffleUnpack *unpack, AttrNumber attnum);
 
+/* Where unpacked values go: number i to [i * stride]. */
+typedef struct ShuffleValues
+{
+	Datum *values;
+	bool  *isnull; /* all false before; those of NULLs are set */
+	int	   stride;
+} ShuffleValues;
+
 /*
- * Decodes rows first .. first + count - 1 of a column into values[0..count-1] and
- * isnull[0..count-1].  By-reference values are allocated in cxt, which the caller
- * resets when it drops the values.  For field -1 pass column NULL.
+ * Decodes rows first .. first + count - 1 of a column.  By-reference values are
+ * allocated in cxt, which the caller resets when it drops the values.  For field -1 pass
+ * column NULL.
  */
-extern void
-shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn *column,
-					  int64 first, int count, Datum *values, bool *isnull, MemoryContext cxt);
+extern void shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn *column,
+								  int64 first, int count, ShuffleValues out, MemoryContext cxt);
 
 /* ------------------------------------------------------------ storage.c */
 

@@ -183,7 +183,7 @@ format_key(StringInfo text, const KeyColumn *columns, int ncolumns, const Shuffl
 	resetStringInfo(text);
 	for (int k = 0; k < ncolumns; k++)
 	{
-		Size at = (Size) (columns[k].attnum - 1) * window->capacity + row;
+		Size at = (Size) row * window->natts + columns[k].attnum - 1;
 		int	 start;
 
 		if (k > 0)

@@ -4,11 +4,15 @@
  *
  * A slot holds a row in one of two forms:
  *
- *	  - a row of a pinned window: attributes are copied from the window's columns when
- *		they are asked for, and the window decodes them when they are asked for the
- *		first time;
+ *	  - a row of a pinned window: tts_values and tts_isnull point to the row's values
+ *		there, and the window decodes columns when they are asked for the first time.
+ *		The next row of the window costs no more than moving the two pointers;
  *	  - values, as a virtual slot: stored by somebody else, or materialized here into
- *		memory of the slot.
+ *		memory of the slot.  tts_values and tts_isnull are the slot's own arrays, as the
+ *		server has made them.
+ *
+ * The server reads the two pointers anew for each row that it has stored or cleared, in
+ * compiled expressions too, and changes or frees the arrays only after clearing the slot.
  *
  * The pin is kept in a small struct in the slot's memory context whose reset callback
  * drops it, so a slot that nobody clears (after an error) pins nothing for ever.
@@ -36,8 +40,9 @@ typedef struct ShuffleSlot
 	TupleTableSlot base;
 	SlotPin		  *pin;	   /* made when the first row is stored */
 	ShuffleWindow *window; /* pin->window while the slot holds a row of it, else NULL */
-	uint32		   row;	   /* of the window */
-	char		  *data;   /* materialized values, with TTS_FLAG_SHOULDFREE */
+	Datum		  *values; /* the slot's own arrays while it holds a row of the window */
+	bool		  *isnull;
+	char		  *data; /* materialized values, with TTS_FLAG_SHOULDFREE */
 } ShuffleSlot;
 
 static void
@@ -53,7 +58,12 @@ release_pin(void *arg)
 static void
 slot_unpin(ShuffleSlot *sslot)
 {
-	sslot->window = NULL;
+	if (sslot->window != NULL)
+	{
+		sslot->base.tts_values = sslot->values;
+		sslot->base.tts_isnull = sslot->isnull;
+		sslot->window = NULL;
+	}
 	if (sslot->pin != NULL)
 		release_pin(sslot->pin);
 }
@@ -90,6 +100,7 @@ void
 shuffle_slot_store(TupleTableSlot *slot, ShuffleWindow *window, uint32 row)
 {
 	ShuffleSlot *sslot = (ShuffleSlot *) slot;
+	Size		 place;
 
 	Assert(slot->tts_ops == &ShuffleSlotOps);
 	Assert(row >= window->first && row - window->first < window->count);
@@ -106,12 +117,19 @@ shuffle_slot_store(TupleTableSlot *slot, ShuffleWindow *window, uint32 row)
 			MemoryContextRegisterResetCallback(slot->tts_mcxt, &pin->callback);
 			sslot->pin = pin;
 		}
+		if (window->natts != slot->tts_tupleDescriptor->natts)
+			elog(ERROR, "row of %d columns for a slot of %d", window->natts,
+				 slot->tts_tupleDescriptor->natts);
+		sslot->values = slot->tts_values;
+		sslot->isnull = slot->tts_isnull;
 		sslot->window = sslot->pin->window = shuffle_window_pin(window);
 	}
 
-	sslot->row = row - window->first;
+	place = (Size) (row - window->first) * window->natts;
+	slot->tts_values = window->values + place;
+	slot->tts_isnull = window->isnull + place;
 	shuffle_tid_encode(&slot->tts_tid, window->block->segment, window->block->first_row + row);
-	slot->tts_nvalid = 0;
+	slot->tts_nvalid = (AttrNumber) window->ndecoded;
 	slot->tts_flags &= ~TTS_FLAG_EMPTY;
 }
 
@@ -124,33 +142,15 @@ shuffle_slot_window(TupleTableSlot *slot)
 static void
 tts_shuffle_getsomeattrs(TupleTableSlot *slot, int natts)
 {
-	ShuffleSlot	  *sslot = (ShuffleSlot *) slot;
-	ShuffleWindow *window = sslot->window;
-	int			   first = slot->tts_nvalid;
-	const Datum	  *values;
-	const bool	  *isnull;
-	Size		   capacity;
+	ShuffleWindow *window = ((ShuffleSlot *) slot)->window;
 
 	Assert(!TTS_EMPTY(slot));
 
 	if (unlikely(window == NULL))
 		elog(ERROR, "getsomeattrs is not required to be called on a slot of values");
 
-	natts = Min(natts, window->natts);
-	if (unlikely(window->ndecoded < natts))
-		shuffle_window_decode(window, natts);
-
-	capacity = window->capacity;
-	values = window->values + first * capacity + sslot->row;
-	isnull = window->isnull + first * capacity + sslot->row;
-	for (int i = first; i < natts; i++)
-	{
-		slot->tts_values[i] = *values;
-		slot->tts_isnull[i] = *isnull;
-		values += capacity;
-		isnull += capacity;
-	}
-	slot->tts_nvalid = Max(first, natts);
+	shuffle_window_decode(window, natts);
+	slot->tts_nvalid = (AttrNumber) window->ndecoded;
 }
 
 static Datum
@@ -176,12 +176,16 @@ tts_shuffle_is_current_xact_tuple(TupleTableSlot *slot)
 }
 #endif
 
-/* Copies the values into one piece of memory of the slot, and unpins the window. */
+/*
+ * Copies the values into one piece of memory of the slot, and unpins the window.  An error
+ * on the way leaves the slot as it was.
+ */
 static void
 tts_shuffle_materialize(TupleTableSlot *slot)
 {
 	ShuffleSlot *sslot = (ShuffleSlot *) slot;
 	TupleDesc	 desc = slot->tts_tupleDescriptor;
+	Datum		*values;
 	Size		 size = 0;
 	char		*data;
 
@@ -190,13 +194,19 @@ tts_shuffle_materialize(TupleTableSlot *slot)
 	if (TTS_SHOULDFREE(slot))
 		return;
 
+	values = slot->tts_values;
 	if (sslot->window != NULL)
+	{
 		slot_getallattrs(slot);
+		values = sslot->values;
+		memcpy(values, slot->tts_values, sizeof(Datum) * desc->natts);
+		memcpy(sslot->isnull, slot->tts_isnull, sizeof(bool) * desc->natts);
+	}
 
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
-		Datum			  value = slot->tts_values[i];
+		Datum			  value = values[i];
 
 		if (att->attbyval || slot->tts_isnull[i])
 			continue;
@@ -215,7 +225,7 @@ tts_shuffle_materialize(TupleTableSlot *slot)
 		for (int i = 0; i < desc->natts; i++)
 		{
 			Form_pg_attribute att = TupleDescAttr(desc, i);
-			Datum			  value = slot->tts_values[i];
+			Datum			  value = values[i];
 			Size			  length;
 
 			if (att->attbyval || slot->tts_isnull[i])
@@ -231,7 +241,7 @@ tts_shuffle_materialize(TupleTableSlot *slot)
 				length = att_addlength_datum((Size) 0, att->attlen, value);
 				memcpy(data, DatumGetPointer(value), length);
 			}
-			slot->tts_values[i] = PointerGetDatum(data);
+			values[i] = PointerGetDatum(data);
 			data += length;
 		}
 	}

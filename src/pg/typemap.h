@@ -175,10 +175,9 @@ extern bool shuffle_pack_value(ShuffleTypeMap *map, int column, Datum value, voi
 /* pack.c: gives back what packing a large nested value took (map->large_buffers). */
 extern void shuffle_pack_release(ShuffleTypeMap *map);
 
-/* unpack_values.c: all representations but LIST and STRUCT; isnull is input. */
-extern void
-shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
-					  int64 first, int count, Datum *values, const bool *isnull, MemoryContext cxt);
+/* unpack_values.c: all representations but LIST and STRUCT; NULLs are marked already. */
+extern void shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
+								  int64 first, int count, ShuffleValues out, MemoryContext cxt);
 
 /* Labels of an enum type as UTF-8, sorted by value. */
 extern ShuffleLabel *shuffle_enum_labels(Oid type, const ShuffleEncoding *encoding, int *nlabels);

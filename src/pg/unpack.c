@@ -23,24 +23,34 @@
 #define NESTED_CHUNK 65536
 
 static void unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
-						  int64 first, int count, Datum *values, bool *isnull, MemoryContext cxt);
+						  int64 first, int count, ShuffleValues out, MemoryContext cxt);
 
 static void
-unpack_nulls(const ShfColumn *column, int64 first, int count, bool *isnull)
+unpack_nulls(const ShfColumn *column, int64 first, int count, ShuffleValues out)
 {
 	const uint8_t *validity = column->validity;
 
 	if (validity == NULL)
-	{
-		memset(isnull, false, count);
 		return;
-	}
 	for (int i = 0; i < count; i++)
 	{
 		int64 row = first + i;
 
-		isnull[i] = ((validity[row >> 3] >> (row & 7)) & 1) == 0;
+		out.isnull[(Size) i * out.stride] = ((validity[row >> 3] >> (row & 7)) & 1) == 0;
 	}
+}
+
+/* Room for n values that become parts of others, one behind the other. */
+static ShuffleValues
+scratch_values(ShuffleUnpack *unpack, Size n)
+{
+	ShuffleValues out;
+
+	out.values = MemoryContextAllocHuge(unpack->scratch_cxt, sizeof(Datum) * n);
+	out.isnull =
+		MemoryContextAllocExtended(unpack->scratch_cxt, n, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	out.stride = 1;
+	return out;
 }
 
 /* ---------------------------------------------------------------- nested */
@@ -66,7 +76,7 @@ is_verbatim(const ShuffleNode *node)
 
 static void
 unpack_list(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, int64 first,
-			int count, Datum *values, const bool *isnull, MemoryContext cxt)
+			int count, ShuffleValues out, MemoryContext cxt)
 {
 	const int32_t	*offsets = column->offsets + first;
 	ShuffleNode		*element = &node->children[0];
@@ -74,28 +84,26 @@ unpack_list(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, i
 	int32			 start = offsets[0];
 	int32			 nelements = offsets[count] - start;
 	bool			 verbatim = is_verbatim(element) && child->validity == NULL;
-	Datum			*elements = NULL;
-	bool			*nulls = NULL;
+	ShuffleValues	 elements = {0};
 	MemoryContext	 old = MemoryContextSwitchTo(cxt);
 
 	if (!verbatim && nelements > 0)
 	{
-		elements = MemoryContextAllocHuge(unpack->scratch_cxt, sizeof(Datum) * (Size) nelements);
-		nulls = MemoryContextAllocHuge(unpack->scratch_cxt, (Size) nelements);
-		unpack_values(unpack, element, child, start, nelements, elements, nulls,
-					  unpack->scratch_cxt);
+		elements = scratch_values(unpack, nelements);
+		unpack_values(unpack, element, child, start, nelements, elements, unpack->scratch_cxt);
 	}
 
 	for (int i = 0; i < count; i++)
 	{
-		int n = offsets[i + 1] - offsets[i];
-		int lower = 1;
+		Datum *value = &out.values[(Size) i * out.stride];
+		int	   n = offsets[i + 1] - offsets[i];
+		int	   lower = 1;
 
-		values[i] = (Datum) 0;
-		if (isnull[i])
+		*value = (Datum) 0;
+		if (out.isnull[(Size) i * out.stride])
 			continue;
 		if (n == 0)
-			values[i] = PointerGetDatum(construct_empty_array(node->elemtype));
+			*value = PointerGetDatum(construct_empty_array(node->elemtype));
 		else if (verbatim)
 		{
 			Size	   data_bytes = (Size) n * element->typlen;
@@ -116,23 +124,23 @@ unpack_list(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, i
 			ARR_LBOUND(array)[0] = 1;
 			memcpy(ARR_DATA_PTR(array), child->data + (Size) offsets[i] * element->typlen,
 				   data_bytes);
-			values[i] = PointerGetDatum(array);
+			*value = PointerGetDatum(array);
 		}
 		else
-			values[i] = PointerGetDatum(construct_md_array(
-				elements + (offsets[i] - start), nulls + (offsets[i] - start), 1, &n, &lower,
-				node->elemtype, element->typlen, element->typbyval, element->typalign));
+			*value = PointerGetDatum(construct_md_array(
+				elements.values + (offsets[i] - start), elements.isnull + (offsets[i] - start), 1,
+				&n, &lower, node->elemtype, element->typlen, element->typbyval, element->typalign));
 	}
 	MemoryContextSwitchTo(old);
 }
 
 static void
 unpack_struct(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, int64 first,
-			  int count, Datum *values, const bool *isnull, MemoryContext cxt)
+			  int count, ShuffleValues out, MemoryContext cxt)
 {
-	int			  natts = node->desc->natts;
-	Datum		**fields = MemoryContextAlloc(unpack->scratch_cxt, sizeof(Datum *) * (natts + 1));
-	bool		**nulls = MemoryContextAlloc(unpack->scratch_cxt, sizeof(bool *) * (natts + 1));
+	int			   natts = node->desc->natts;
+	ShuffleValues *fields =
+		MemoryContextAlloc(unpack->scratch_cxt, sizeof(ShuffleValues) * (natts + 1));
 	MemoryContext old;
 
 	for (int att = 0; att < natts; att++)
@@ -145,26 +153,27 @@ unpack_struct(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
 			node->values[att] = getmissingattr(node->desc, att + 1, &node->isnull[att]);
 			continue;
 		}
-		fields[att] = MemoryContextAllocHuge(unpack->scratch_cxt, sizeof(Datum) * (Size) count);
-		nulls[att] = MemoryContextAllocHuge(unpack->scratch_cxt, (Size) count);
+		fields[att] = scratch_values(unpack, count);
 		unpack_values(unpack, &node->children[field], &column->children[field], first, count,
-					  fields[att], nulls[att], unpack->scratch_cxt);
+					  fields[att], unpack->scratch_cxt);
 	}
 
 	old = MemoryContextSwitchTo(cxt);
 	for (int i = 0; i < count; i++)
 	{
-		values[i] = (Datum) 0;
-		if (isnull[i])
+		Datum *value = &out.values[(Size) i * out.stride];
+
+		*value = (Datum) 0;
+		if (out.isnull[(Size) i * out.stride])
 			continue;
 		for (int att = 0; att < natts; att++)
 		{
 			if (node->fields[att] < 0)
 				continue;
-			node->values[att] = fields[att][i];
-			node->isnull[att] = nulls[att][i];
+			node->values[att] = fields[att].values[i];
+			node->isnull[att] = fields[att].isnull[i];
 		}
-		values[i] = HeapTupleGetDatum(heap_form_tuple(node->desc, node->values, node->isnull));
+		*value = HeapTupleGetDatum(heap_form_tuple(node->desc, node->values, node->isnull));
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -173,15 +182,15 @@ unpack_struct(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
 
 static void
 unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, int64 first,
-			  int count, Datum *values, bool *isnull, MemoryContext cxt)
+			  int count, ShuffleValues out, MemoryContext cxt)
 {
-	unpack_nulls(column, first, count, isnull);
+	unpack_nulls(column, first, count, out);
 	if (node->repr == SHUFFLE_REPR_LIST)
-		unpack_list(unpack, node, column, first, count, values, isnull, cxt);
+		unpack_list(unpack, node, column, first, count, out, cxt);
 	else if (node->repr == SHUFFLE_REPR_STRUCT)
-		unpack_struct(unpack, node, column, first, count, values, isnull, cxt);
+		unpack_struct(unpack, node, column, first, count, out, cxt);
 	else
-		shuffle_unpack_values(unpack, node, column, first, count, values, isnull, cxt);
+		shuffle_unpack_values(unpack, node, column, first, count, out, cxt);
 }
 
 /* How many of the rows to decode at a time so that the scratch context stays small. */
@@ -201,25 +210,25 @@ chunk_rows(const ShuffleNode *node, const ShfColumn *column, int64 first, int co
 
 static void
 unpack_chunks(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, int64 first,
-			  int count, Datum *values, bool *isnull, MemoryContext cxt)
+			  int count, ShuffleValues out, MemoryContext cxt)
 {
 	while (count > 0)
 	{
 		int n = chunk_rows(node, column, first, count);
 
-		unpack_values(unpack, node, column, first, n, values, isnull, cxt);
+		unpack_values(unpack, node, column, first, n, out, cxt);
 		MemoryContextReset(unpack->scratch_cxt);
 		MemoryContextReset(unpack->value_cxt);
 		first += n;
-		values += n;
-		isnull += n;
+		out.values += (Size) n * out.stride;
+		out.isnull += (Size) n * out.stride;
 		count -= n;
 	}
 }
 
 /* A column that the segment does not have: dropped, or added later. */
 static void
-unpack_missing(ShuffleUnpack *unpack, AttrNumber attnum, int count, Datum *values, bool *isnull,
+unpack_missing(ShuffleUnpack *unpack, AttrNumber attnum, int count, ShuffleValues out,
 			   MemoryContext cxt)
 {
 	Form_pg_attribute att = TupleDescAttr(unpack->desc, attnum - 1);
@@ -236,8 +245,10 @@ unpack_missing(ShuffleUnpack *unpack, AttrNumber attnum, int count, Datum *value
 		MemoryContextSwitchTo(old);
 	}
 	for (int i = 0; i < count; i++)
-		values[i] = value;
-	memset(isnull, null, count);
+	{
+		out.values[(Size) i * out.stride] = value;
+		out.isnull[(Size) i * out.stride] = null;
+	}
 }
 
 static void
@@ -248,7 +259,7 @@ add_context(void *arg)
 
 void
 shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn *column,
-					  int64 first, int count, Datum *values, bool *isnull, MemoryContext cxt)
+					  int64 first, int count, ShuffleValues out, MemoryContext cxt)
 {
 	ShuffleUnpackColumn *target = &unpack->columns[attnum - 1];
 	ErrorContextCallback callback;
@@ -256,7 +267,7 @@ shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn 
 
 	if (column == NULL)
 	{
-		unpack_missing(unpack, attnum, count, values, isnull, cxt);
+		unpack_missing(unpack, attnum, count, out, cxt);
 		return;
 	}
 	if (target->refusal != NULL)
@@ -278,13 +289,13 @@ shuffle_unpack_column(ShuffleUnpack *unpack, AttrNumber attnum, const ShfColumn 
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 	if (target->settings == 0)
-		unpack_chunks(unpack, &target->node, column, first, count, values, isnull, cxt);
+		unpack_chunks(unpack, &target->node, column, first, count, out, cxt);
 	else
 	{
 		shuffle_settings_begin(&saved, target->settings);
 		PG_TRY();
 		{
-			unpack_chunks(unpack, &target->node, column, first, count, values, isnull, cxt);
+			unpack_chunks(unpack, &target->node, column, first, count, out, cxt);
 		}
 		PG_FINALLY();
 		{

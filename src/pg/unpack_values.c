@@ -27,9 +27,13 @@
 /* Bytes that copy_bytes() reads and writes at once: a value's scratch has as many more. */
 #define COPY_SLACK 32
 
+/* Value i of "out", and whether it is NULL. */
+#define VALUE(i)   out.values[(Size) (i) *out.stride]
+#define IS_NULL(i) out.isnull[(Size) (i) *out.stride]
+
 /* ---------------------------------------------------------------- fixed width */
 
-/* values[i] = expression of v, the i-th value; those of NULLs are read too. */
+/* Value i = expression of v; the bits of NULLs are read too. */
 #define UNPACK_LOOP(type, expression) \
 	do \
 	{ \
@@ -38,42 +42,48 @@
 		{ \
 			type v; \
 			memcpy(&v, p_ + i * sizeof(type), sizeof(type)); \
-			values[i] = (expression); \
+			VALUE(i) = (expression); \
 		} \
 	} while (0)
 
 static void
-unpack_bool(const ShfColumn *column, int64 first, int count, Datum *values)
+unpack_bool(const ShfColumn *column, int64 first, int count, ShuffleValues out)
 {
 	for (int i = 0; i < count; i++)
 	{
 		int64 row = first + i;
 
-		values[i] = BoolGetDatum((column->data[row >> 3] >> (row & 7)) & 1);
+		VALUE(i) = BoolGetDatum((column->data[row >> 3] >> (row & 7)) & 1);
 	}
 }
 
 static void
 unpack_decimal(const ShuffleNode *node, const ShfColumn *column, int64 first, int count,
-			   Datum *values, const bool *isnull, MemoryContext cxt)
+			   ShuffleValues out, MemoryContext cxt)
 {
 	const uint8_t *src = column->data + first * (int64) sizeof(int128);
 	char		  *dst = MemoryContextAllocHuge(cxt, (Size) count * SHUFFLE_NUMERIC_MAX_BYTES);
+	bool		   nulls = (column->validity != NULL);
 
 	for (int i = 0; i < count; i++, src += sizeof(int128))
 	{
 		int128 value;
+		Size   bytes;
 
-		values[i] = PointerGetDatum(dst);
-		if (isnull[i])
+		VALUE(i) = PointerGetDatum(dst);
+		if (nulls && IS_NULL(i))
 			continue;
 		memcpy(&value, src, sizeof(value));
-		dst += INTALIGN(shuffle_numeric_from_decimal(dst, value, &node->decimal));
+		bytes = shuffle_numeric_from_small(dst, value, &node->decimal);
+		if (unlikely(bytes == 0))
+			bytes = shuffle_numeric_from_decimal(dst, value, &node->decimal);
+		dst += INTALIGN(bytes);
 	}
 }
 
 static void
-unpack_interval(const ShfColumn *column, int64 first, int count, Datum *values, MemoryContext cxt)
+unpack_interval(const ShfColumn *column, int64 first, int count, ShuffleValues out,
+				MemoryContext cxt)
 {
 	const uint8_t *src = column->data + first * 16;
 	Interval	  *dst = MemoryContextAllocHuge(cxt, (Size) count * sizeof(Interval));
@@ -86,14 +96,14 @@ unpack_interval(const ShfColumn *column, int64 first, int count, Datum *values, 
 		memcpy(&dst[i].day, src + 4, 4);
 		memcpy(&ns, src + 8, 8);
 		dst[i].time = ns / 1000;
-		values[i] = IntervalPGetDatum(&dst[i]);
+		VALUE(i) = IntervalPGetDatum(&dst[i]);
 	}
 }
 
 /* Fixed-length types by reference, UUID among them. */
 static void
 unpack_fixed(const ShuffleNode *node, const ShfColumn *column, int64 first, int count,
-			 Datum *values, MemoryContext cxt)
+			 ShuffleValues out, MemoryContext cxt)
 {
 	Size		   width = (Size) node->width;
 	Size		   stride = att_align_nominal(width, node->typalign);
@@ -106,7 +116,7 @@ unpack_fixed(const ShuffleNode *node, const ShfColumn *column, int64 first, int 
 	{
 		if (stride != width)
 			memcpy(dst + i * stride, src + i * width, width);
-		values[i] = PointerGetDatum(dst + i * stride);
+		VALUE(i) = PointerGetDatum(dst + i * stride);
 	}
 }
 
@@ -144,12 +154,14 @@ check_varlena_size(const ShuffleNode *node, size_t len)
 /* Varlenas from their payload: text that needs no conversion, and bytes. */
 static void
 unpack_varlena(const ShuffleNode *node, const ShfColumn *column, int64 first, int count,
-			   Datum *values, const bool *isnull, MemoryContext cxt)
+			   ShuffleValues out, MemoryContext cxt)
 {
 	const int32_t *offsets = column->offsets + first;
 	const uint8_t *limit = column->data + column->data_bytes;
 	Size		   align = node->typalign == TYPALIGN_DOUBLE ? ALIGNOF_DOUBLE : ALIGNOF_INT;
 	Size		   total = (Size) (offsets[count] - offsets[0]);
+	bool		   short_header = node->short_header;
+	bool		   nulls = (column->validity != NULL);
 	char		  *dst;
 
 	dst = MemoryContextAllocHuge(cxt, total + (Size) count * (VARHDRSZ + align - 1) + COPY_SLACK);
@@ -158,14 +170,14 @@ unpack_varlena(const ShuffleNode *node, const ShfColumn *column, int64 first, in
 		size_t		   len = (size_t) (offsets[i + 1] - offsets[i]);
 		const uint8_t *src = column->data + offsets[i];
 
-		if (isnull[i])
+		if (nulls && IS_NULL(i))
 		{
-			values[i] = (Datum) 0;
+			VALUE(i) = (Datum) 0;
 			continue;
 		}
-		if (node->short_header && len + VARHDRSZ_SHORT <= VARATT_SHORT_MAX)
+		if (short_header && len + VARHDRSZ_SHORT <= VARATT_SHORT_MAX)
 		{
-			values[i] = PointerGetDatum(dst);
+			VALUE(i) = PointerGetDatum(dst);
 			SET_VARSIZE_SHORT(dst, len + VARHDRSZ_SHORT);
 			dst += VARHDRSZ_SHORT;
 		}
@@ -173,7 +185,7 @@ unpack_varlena(const ShuffleNode *node, const ShfColumn *column, int64 first, in
 		{
 			check_varlena_size(node, len);
 			dst = (char *) TYPEALIGN(align, dst);
-			values[i] = PointerGetDatum(dst);
+			VALUE(i) = PointerGetDatum(dst);
 			SET_VARSIZE(dst, len + VARHDRSZ);
 			dst += VARHDRSZ;
 		}
@@ -185,7 +197,7 @@ unpack_varlena(const ShuffleNode *node, const ShfColumn *column, int64 first, in
 /* Text that must be converted to the server encoding: value by value. */
 static void
 unpack_converted(ShuffleUnpack *unpack, const ShuffleNode *node, const ShfColumn *column,
-				 int64 first, int count, Datum *values, const bool *isnull, MemoryContext cxt)
+				 int64 first, int count, ShuffleValues out, MemoryContext cxt)
 {
 	MemoryContext old = MemoryContextSwitchTo(cxt);
 
@@ -195,8 +207,8 @@ unpack_converted(ShuffleUnpack *unpack, const ShuffleNode *node, const ShfColumn
 		size_t		len = (size_t) (column->offsets[first + i + 1] - column->offsets[first + i]);
 		struct varlena *value;
 
-		values[i] = (Datum) 0;
-		if (isnull[i])
+		VALUE(i) = (Datum) 0;
+		if (IS_NULL(i))
 			continue;
 		MemoryContextReset(unpack->value_cxt);
 		MemoryContextSwitchTo(unpack->value_cxt);
@@ -206,14 +218,14 @@ unpack_converted(ShuffleUnpack *unpack, const ShuffleNode *node, const ShfColumn
 		value = palloc(len + VARHDRSZ);
 		SET_VARSIZE(value, len + VARHDRSZ);
 		memcpy(VARDATA(value), text, len);
-		values[i] = PointerGetDatum(value);
+		VALUE(i) = PointerGetDatum(value);
 	}
 	MemoryContextSwitchTo(old);
 }
 
 static void
-unpack_name(ShuffleUnpack *unpack, const ShfColumn *column, int64 first, int count, Datum *values,
-			const bool *isnull, MemoryContext cxt)
+unpack_name(ShuffleUnpack *unpack, const ShfColumn *column, int64 first, int count,
+			ShuffleValues out, MemoryContext cxt)
 {
 	NameData *dst = MemoryContextAllocHuge(cxt, (Size) count * sizeof(NameData));
 
@@ -222,8 +234,8 @@ unpack_name(ShuffleUnpack *unpack, const ShfColumn *column, int64 first, int cou
 		const char *text = (const char *) column->data + column->offsets[first + i];
 		size_t		len = (size_t) (column->offsets[first + i + 1] - column->offsets[first + i]);
 
-		values[i] = NameGetDatum(&dst[i]);
-		if (isnull[i])
+		VALUE(i) = NameGetDatum(&dst[i]);
+		if (IS_NULL(i))
 			continue;
 		shuffle_text_from_utf8(&unpack->encoding, &text, &len);
 		memset(&dst[i], 0, sizeof(NameData));
@@ -232,7 +244,8 @@ unpack_name(ShuffleUnpack *unpack, const ShfColumn *column, int64 first, int cou
 }
 
 static void
-unpack_cstring(const ShfColumn *column, int64 first, int count, Datum *values, MemoryContext cxt)
+unpack_cstring(const ShfColumn *column, int64 first, int count, ShuffleValues out,
+			   MemoryContext cxt)
 {
 	const int32_t *offsets = column->offsets + first;
 	char *dst = MemoryContextAllocHuge(cxt, (Size) (offsets[count] - offsets[0]) + count + 1);
@@ -241,7 +254,7 @@ unpack_cstring(const ShfColumn *column, int64 first, int count, Datum *values, M
 	{
 		size_t len = (size_t) (offsets[i + 1] - offsets[i]);
 
-		values[i] = CStringGetDatum(dst);
+		VALUE(i) = CStringGetDatum(dst);
 		memcpy(dst, column->data + offsets[i], len);
 		dst[len] = '\0';
 		dst += len + 1;
@@ -249,8 +262,8 @@ unpack_cstring(const ShfColumn *column, int64 first, int count, Datum *values, M
 }
 
 static void
-unpack_enum(const ShuffleNode *node, const ShfColumn *column, int64 first, int count, Datum *values,
-			const bool *isnull)
+unpack_enum(const ShuffleNode *node, const ShfColumn *column, int64 first, int count,
+			ShuffleValues out)
 {
 	const ShuffleLabel *label = NULL;
 
@@ -261,8 +274,8 @@ unpack_enum(const ShuffleNode *node, const ShfColumn *column, int64 first, int c
 		int			low = 0;
 		int			high = node->nlabels - 1;
 
-		values[i] = (Datum) 0;
-		if (isnull[i])
+		VALUE(i) = (Datum) 0;
+		if (IS_NULL(i))
 			continue;
 		/* rows of a partition often repeat a label */
 		if (label == NULL || label->len != len || memcmp(label->label, text, len) != 0)
@@ -287,14 +300,14 @@ unpack_enum(const ShuffleNode *node, const ShfColumn *column, int64 first, int c
 						 errmsg("enum %s has no label \"%.*s\"", format_type_be(node->type),
 								(int) len, text)));
 		}
-		values[i] = ObjectIdGetDatum(label->value);
+		VALUE(i) = ObjectIdGetDatum(label->value);
 	}
 }
 
 /* Through the type's input function. */
 static void
 unpack_input(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, int64 first,
-			 int count, Datum *values, const bool *isnull, MemoryContext cxt)
+			 int count, ShuffleValues out, MemoryContext cxt)
 {
 	MemoryContext old = CurrentMemoryContext;
 
@@ -309,8 +322,8 @@ unpack_input(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, 
 		if (i % 1024 == 1023)
 			CHECK_FOR_INTERRUPTS();
 
-		values[i] = (Datum) 0;
-		if (isnull[i])
+		VALUE(i) = (Datum) 0;
+		if (IS_NULL(i))
 			continue;
 		MemoryContextReset(unpack->value_cxt);
 		MemoryContextSwitchTo(unpack->value_cxt);
@@ -322,14 +335,14 @@ unpack_input(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, 
 		/* stored values meet their typmod already, and -1 changes nothing */
 		value = InputFunctionCall(&node->io, cstring, node->ioparam, -1);
 		MemoryContextSwitchTo(cxt);
-		values[i] = datumCopy(value, node->typbyval, node->typlen);
+		VALUE(i) = datumCopy(value, node->typbyval, node->typlen);
 	}
 	MemoryContextSwitchTo(old);
 }
 
 static void
-unpack_numeric(ShuffleNode *node, const ShfColumn *column, int64 first, int count, Datum *values,
-			   const bool *isnull, MemoryContext cxt)
+unpack_numeric(ShuffleNode *node, const ShfColumn *column, int64 first, int count,
+			   ShuffleValues out, MemoryContext cxt)
 {
 	const int32_t *offsets = column->offsets + first;
 	Size		   total = (Size) (offsets[count] - offsets[0]);
@@ -343,17 +356,17 @@ unpack_numeric(ShuffleNode *node, const ShfColumn *column, int64 first, int coun
 		size_t		len = (size_t) (offsets[i + 1] - offsets[i]);
 		Size		bytes;
 
-		values[i] = (Datum) 0;
-		if (isnull[i])
+		VALUE(i) = (Datum) 0;
+		if (IS_NULL(i))
 			continue;
 		bytes = shuffle_numeric_from_text(dst, text, len);
 		if (bytes > 0)
 		{
-			values[i] = PointerGetDatum(dst);
+			VALUE(i) = PointerGetDatum(dst);
 			dst += INTALIGN(bytes);
 		}
 		else
-			values[i] = InputFunctionCall(&node->io, pnstrdup(text, len), node->ioparam, -1);
+			VALUE(i) = InputFunctionCall(&node->io, pnstrdup(text, len), node->ioparam, -1);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -362,12 +375,12 @@ unpack_numeric(ShuffleNode *node, const ShfColumn *column, int64 first, int coun
 
 void
 shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column,
-					  int64 first, int count, Datum *values, const bool *isnull, MemoryContext cxt)
+					  int64 first, int count, ShuffleValues out, MemoryContext cxt)
 {
 	switch (node->repr)
 	{
 		case SHUFFLE_REPR_BOOL:
-			unpack_bool(column, first, count, values);
+			unpack_bool(column, first, count, out);
 			break;
 		case SHUFFLE_REPR_BYVAL1:
 			UNPACK_LOOP(int8, CharGetDatum(v));
@@ -400,39 +413,39 @@ shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn 
 			UNPACK_LOOP(int64, TimestampGetDatum(v - UNIX_EPOCH_US));
 			break;
 		case SHUFFLE_REPR_INTERVAL:
-			unpack_interval(column, first, count, values, cxt);
+			unpack_interval(column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_DECIMAL:
-			unpack_decimal(node, column, first, count, values, isnull, cxt);
+			unpack_decimal(node, column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_UUID:
 		case SHUFFLE_REPR_FIXED:
-			unpack_fixed(node, column, first, count, values, cxt);
+			unpack_fixed(node, column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_TEXT:
 			if (unpack->encoding.verbatim)
-				unpack_varlena(node, column, first, count, values, isnull, cxt);
+				unpack_varlena(node, column, first, count, out, cxt);
 			else
-				unpack_converted(unpack, node, column, first, count, values, isnull, cxt);
+				unpack_converted(unpack, node, column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_BYTES:
-			unpack_varlena(node, column, first, count, values, isnull, cxt);
+			unpack_varlena(node, column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_NAME:
-			unpack_name(unpack, column, first, count, values, isnull, cxt);
+			unpack_name(unpack, column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_CSTRING:
-			unpack_cstring(column, first, count, values, cxt);
+			unpack_cstring(column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_ENUM:
-			unpack_enum(node, column, first, count, values, isnull);
+			unpack_enum(node, column, first, count, out);
 			break;
 		case SHUFFLE_REPR_NUMERIC:
-			unpack_numeric(node, column, first, count, values, isnull, cxt);
+			unpack_numeric(node, column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_JSONB:
 		case SHUFFLE_REPR_OUTPUT:
-			unpack_input(unpack, node, column, first, count, values, isnull, cxt);
+			unpack_input(unpack, node, column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_LIST:
 		case SHUFFLE_REPR_STRUCT:
