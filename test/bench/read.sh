@@ -58,13 +58,10 @@ row fetch_200 "shuffle_fetch, one partition of 200"
 row read_100000 "shuffle_read, one partition of 100000"
 row fetch_100000 "shuffle_fetch, one partition of 100000"
 say
-target "all columns, shuffle / heap" "$(ratio "$(median table)" "$(median heap)")" 0.75 x
-target "first two columns, shuffle / heap" \
-  "$(ratio "$(median table_two)" "$(median heap_two)")" 0.5 x
-target "one partition of 200 / all, in FROM" \
-  "$(ratio "$(median read_200)" "$(median table)")" 0.02 x
-target "one partition of 200 / all, in the select list" \
-  "$(ratio "$(median list_200)" "$(median table)")" 0.02 x
+target "all columns, shuffle / heap" "$(paired table heap)" 0.75 x
+target "the first two columns, shuffle / heap" "$(paired table_two heap_two)" 0.5 x
+target "one partition of 200 / all, in FROM" "$(paired read_200 table)" 0.02 x
+target "one partition of 200 / all, in the select list" "$(paired list_200 table)" 0.02 x
 target "one partition of 100000, shuffle_read" "$(median read_100000)" 5 " ms"
 target "one partition of 100000, shuffle_fetch" "$(median fetch_100000)" 5 " ms"
 exit $((MISSED > 0))

@@ -10,14 +10,23 @@ own_by_server "$WORK/files"
 LAST=$(value "SELECT attname FROM pg_attribute WHERE attrelid = 'lineitem'::regclass
   ORDER BY attnum DESC LIMIT 1")
 
-# write PARTITIONS [QUERY]
+# write PARTITIONS [CODEC [QUERY]]
 write() {
-  echo "SELECT count(*) FROM shuffle_write('${2:-SELECT * FROM lineitem}', 'target',
-    partitions => $1, keys => '{1}', codec => 'lz4')"
+  echo "SELECT count(*) FROM shuffle_write('${3:-SELECT * FROM lineitem}', 'target',
+    partitions => $1, keys => '{1}', codec => '${2:-lz4}')"
 }
 OFF='SET shuffle_ext.sync = off'
+SERIAL='SET max_parallel_workers_per_gather = 0'
 
 drop_target() { sql -c 'DROP TABLE target'; }
+
+# sample_write NAME SETTING... WRITE: leaves the size of the table in BYTES[NAME].
+declare -A BYTES
+sample_write() {
+  sample "$@"
+  BYTES[$1]=$(value "SELECT shuffle_size('target')")
+  drop_target
+}
 
 value 'SELECT count(*) FROM lineitem' >/dev/null # warm
 for ((round = 0; round <= ROUNDS; round++)); do
@@ -25,14 +34,15 @@ for ((round = 0; round <= ROUNDS; round++)); do
   sample copy "COPY lineitem TO '$WORK/files/copy.bin' (FORMAT binary)"
   rm -f "$WORK/files/copy.bin"
   sample scan "SELECT count($LAST) FROM lineitem"
-  sample write_off "$OFF" "$(write 200)"
-  bytes_200=$(value "SELECT shuffle_size('target')")
-  drop_target
-  sample write_on "$(write 200)"
-  drop_target
-  sample write_8000 "$OFF" "$(write 8000)"
-  bytes_8000=$(value "SELECT shuffle_size('target')")
-  drop_target
+  sample_write write_off "$OFF" "$(write 200)"
+  sample_write write_on "$(write 200)"
+  sample_write write_8000 "$OFF" "$(write 8000)"
+  sample_write write_1 "$OFF" "$(write 1)"
+  sample_write zstd "$OFF" "$(write 200 zstd:1)"
+  sample_write zstd_8000 "$OFF" "$(write 8000 zstd:1)"
+  sample_write little "$OFF" "SET shuffle_ext.memory_limit = '16MB'" "$(write 200)"
+  sample scan_serial "$SERIAL" "SELECT count($LAST) FROM lineitem"
+  sample_write serial "$SERIAL" "$OFF" "$(write 200)"
 done
 
 heading "$ROUNDS rounds"
@@ -40,15 +50,35 @@ row copy "COPY lineitem TO file (FORMAT binary)"
 row scan "SELECT count($LAST) FROM lineitem, parallel"
 row write_off "shuffle_write, 200 partitions, lz4, sync off"
 row write_on "shuffle_write, 200 partitions, lz4, sync on"
-row write_8000 "shuffle_write, 8000 partitions, lz4, sync off"
-printf '%-58s %10s\n' "bytes, 200 partitions" "$bytes_200" "bytes, 8000 partitions" "$bytes_8000"
+row write_8000 "shuffle_write, 8000 partitions, lz4"
+row write_1 "shuffle_write, 1 partition, lz4"
+row zstd "shuffle_write, 200 partitions, zstd:1"
+row zstd_8000 "shuffle_write, 8000 partitions, zstd:1"
+row little "shuffle_write, 200 partitions, lz4, memory_limit 16MB"
+row scan_serial "SELECT count($LAST) FROM lineitem, serial"
+row serial "shuffle_write, 200 partitions, lz4, serial"
+printf '%-58s %10s\n' "bytes, 200 partitions" "${BYTES[write_off]}" \
+  "bytes, 8000 partitions" "${BYTES[write_8000]}"
+
+# limit LABEL NAME BASE LIMIT: the median of the rounds' ratios.
+limit() { target "$1" "$(paired "$2" "$3")" "$4" x; }
 say
-target "shuffle_write / COPY, sync off" "$(ratio "$(median write_off)" "$(median copy)")" 0.35 x
-target "shuffle_write / COPY, sync on" "$(ratio "$(median write_on)" "$(median copy)")" 0.35 x
-target "shuffle_write / parallel scan of the last column" \
-  "$(ratio "$(median write_off)" "$(median scan)")" 2.0 x
-target "8000 / 200 partitions, time" "$(ratio "$(median write_8000)" "$(median write_off)")" 1.15 x
-target "8000 / 200 partitions, bytes" "$(ratio "$bytes_8000" "$bytes_200")" 1.35 x
+say "two processes, sync off"
+limit "shuffle_write / COPY" write_off copy 0.35
+limit "the same, stretch" write_off copy 0.27
+limit "shuffle_write / COPY, sync on" write_on copy 0.35
+limit "shuffle_write / parallel scan of the last column" write_off scan 2.0
+limit "the same, stretch" write_off scan 1.6
+limit "8000 / 200 partitions, time" write_8000 write_off 1.15
+limit "the same, stretch" write_8000 write_off 1.08
+target "8000 / 200 partitions, bytes" "$(ratio "${BYTES[write_8000]}" "${BYTES[write_off]}")" 1.35 x
+limit "1 / 200 partitions, time" write_1 write_off 1.0
+limit "zstd:1 / lz4, 200 partitions" zstd write_off 1.25
+limit "zstd:1 / lz4, 8000 partitions" zstd_8000 write_8000 2.0
+limit "memory_limit 16MB / 256MB" little write_off 1.3
+say "one process and its writer thread, sync off"
+limit "shuffle_write / COPY" serial copy 0.36
+limit "shuffle_write / serial scan of the last column" serial scan_serial 1.4
 
 # Anonymous memory of every process of the server while one statement runs.
 # peak LABEL SQL
@@ -64,13 +94,13 @@ say
 peak "200 partitions" "$(write 200)"
 drop_target
 peak "200 partitions, ten times the rows" \
-  "$(write 200 'SELECT l.* FROM lineitem l, generate_series(1, 10)')"
+  "$(write 200 lz4 'SELECT l.* FROM lineitem l, generate_series(1, 10)')"
 drop_target
 peak "100000 partitions" "$(write 100000)"
 drop_target
 sql -c "DO \$\$ BEGIN EXECUTE 'CREATE TABLE wide AS SELECT ' ||
   (SELECT string_agg(format('(i + %s) %% 1000 AS c%s', n, n), ',') FROM generate_series(1, 1600) n) ||
   ' FROM generate_series(1, 100000) i'; END \$\$"
-peak "1600 columns" "$(write 200 'TABLE wide')"
+peak "1600 columns" "$(write 200 lz4 'TABLE wide')"
 drop_target
 exit $((MISSED > 0))
