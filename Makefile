@@ -33,8 +33,11 @@ ENGINE_OBJS = \
 	src/engine/schema.o \
 	src/engine/segment.o \
 	src/engine/template.o \
+	src/engine/thread.o \
 	src/engine/verify.o \
-	src/engine/writer.o
+	src/engine/writer.o \
+	src/engine/writer_memory.o \
+	src/engine/writer_run.o
 
 PG_OBJS = \
 	src/pg/alter.o \
@@ -103,7 +106,7 @@ PG_CFLAGS = -std=gnu11 -O2 -fvisibility=hidden -Wall -Wextra -Wno-unused-paramet
 ifeq ($(WERROR),1)
 PG_CFLAGS += -Werror
 endif
-SHLIB_LINK = -llz4 -lzstd
+SHLIB_LINK = -llz4 -lzstd -lpthread
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)

@@ -21,7 +21,7 @@
 
 typedef struct ShfAccount
 {
-	uint64_t used;
+	uint64_t used; /* atomic: shf_writer_memory() reads it at any time */
 	uint64_t peak;
 
 	uint64_t write_ns; /* in system calls that write */
@@ -38,9 +38,11 @@ typedef struct ShfAccount
 static inline void
 shf_account(ShfAccount *account, uint64_t before, uint64_t after)
 {
-	account->used = account->used - before + after;
-	if (account->used > account->peak)
-		account->peak = account->used;
+	uint64_t used = account->used - before + after;
+
+	__atomic_store_n(&account->used, used, __ATOMIC_RELAXED);
+	if (used > account->peak)
+		account->peak = used;
 }
 
 /* A clock that stands still while bytes are written and synced. */

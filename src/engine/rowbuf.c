@@ -424,3 +424,44 @@ shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition)
 	rb->counts[rb->partitions] += rows.n;
 	return rows;
 }
+
+bool
+shf_rowbuf_move(ShfRowBuf *to, ShfRowBuf *from, const ShfRetain *retain)
+{
+	size_t at = 0;
+
+	if (retain->below == 0)
+		return true;
+	for (uint32_t i = 0; i < from->nrows; i++)
+	{
+		uint32_t *tag = &from->tags[-1 - (int64_t) i];
+		uint32_t  p = TAG_PARTITION(*tag);
+		uint32_t  bytes = tag_bytes(from, *tag, at);
+
+		if (p != from->partitions && shf_retained(retain, p, from->counts[p]))
+		{
+			if (to->used + bytes + SHF_ROW_OVERHEAD * ((uint64_t) to->nrows + 1) > to->usable)
+				return false;
+			memcpy(to->region + to->used, from->region + at, bytes);
+			to->tags[-1 - (int64_t) to->nrows] = *tag;
+			to->used += bytes;
+			to->nrows++;
+			to->counts[p]++;
+			*tag = from->partitions << SHF_TAG_UNIT_BITS | TAG_UNITS(*tag);
+		}
+		at += bytes;
+	}
+	for (uint32_t p = 0; p < from->partitions; p++)
+	{
+		if (to->counts[p] > 0)
+		{
+			from->counts[from->partitions] += from->counts[p];
+			from->counts[p] = 0;
+		}
+	}
+	if (from->max_row_bytes > to->max_row_bytes)
+		to->max_row_bytes = from->max_row_bytes;
+	for (int i = 0; i < from->null_words; i++)
+		to->nulls[i] |= from->nulls[i];
+	return true;
+}

@@ -165,4 +165,10 @@ extern void shf_rowbuf_compact(ShfRowBuf *rb, const ShfRetain *retain);
  */
 extern ShfRows shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition);
 
+/*
+ * Appends the rows that retain keeps to "to", in order, and takes them out of the unsorted
+ * buffer "from".  False, and nothing useful, if they do not fit.
+ */
+extern bool shf_rowbuf_move(ShfRowBuf *to, ShfRowBuf *from, const ShfRetain *retain);
+
 #endif

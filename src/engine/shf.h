@@ -279,6 +279,21 @@ typedef struct ShfWriterOptions
 	void (*poll)(void *arg);
 	void *poll_arg;
 
+	/*
+	 * Asked when the row buffer is full for the first time, and again after a drain or
+	 * rest: may the writer have a thread of its own, which holds one more descriptor?
+	 * Full row buffers are emitted by the thread then, while rows are appended to a
+	 * second one.  NULL or false, or SHF_LAYOUT_STREAM: no thread, everything happens
+	 * inside of the calls.  The errors of the thread come out of the next call.
+	 */
+	bool (*start_thread)(void *poll_arg);
+
+	/*
+	 * Called by append and the others when they must wait for the thread: returns when
+	 * fd is readable, or earlier.  May longjmp like poll.  NULL: they just wait.
+	 */
+	void (*wait)(void *poll_arg, int fd);
+
 	/* SHF_LAYOUT_STREAM: takes each piece of the stream; returns SHF_OK or fails. */
 	ShfCode (*write_stream)(void *arg, const void *data, size_t len, ShfError *err);
 	void *write_arg;
@@ -395,8 +410,15 @@ extern const ShfMetrics *shf_writer_metrics(const ShfWriter *w);
 extern void shf_writer_outside(ShfWriter *w, uint64_t input_ns, uint64_t pack_ns);
 
 /*
+ * Ends the writer's thread, if it has one, after at most the block that it is at.  The
+ * writer is only good for shf_writer_close() then.
+ */
+extern void shf_writer_stop(ShfWriter *w);
+
+/*
  * Closes descriptors and frees everything; valid in any state, also after an error
- * or a longjmp out of poll.  Files stay where they are: their owner removes them.
+ * or a longjmp out of poll or wait.  A thread is joined.  Files stay where they are:
+ * their owner removes them.
  */
 extern void shf_writer_close(ShfWriter *w);
 

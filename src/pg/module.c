@@ -22,6 +22,7 @@ int	  shuffle_setting_memory_limit_kb;
 int	  shuffle_setting_block_rows;
 int	  shuffle_setting_block_bytes;
 int	  shuffle_setting_block_min_rows;
+int	  shuffle_setting_writer_threads;
 int	  shuffle_setting_write_buffer_kb;
 int	  shuffle_setting_inline_bytes;
 char *shuffle_setting_directory;
@@ -115,6 +116,14 @@ define_settings(void)
 		"shuffle_ext.write_buffer_size", "Bytes collected before a segment file is written to.",
 		"Part of memory_limit.", &shuffle_setting_write_buffer_kb, 1024, WRITE_BUFFER_MIN_KB,
 		WRITE_BUFFER_MAX_KB, PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("shuffle_ext.writer_threads",
+							"Threads that make and write blocks beside a writing process.",
+							"The process reads and packs rows meanwhile. -1 means a thread "
+							"where one process writes alone, and none in parallel plans; "
+							"0 none at all; 1 one for every writing process.",
+							&shuffle_setting_writer_threads, -1, -1, 1, PGC_USERSET, 0, NULL, NULL,
+							NULL);
 
 	DefineCustomIntVariable("shuffle_ext.inline_size",
 							"Segments of up to this size are kept in the catalog.",

@@ -36,6 +36,7 @@ extern int	 shuffle_setting_memory_limit_kb;
 extern int	 shuffle_setting_block_rows;
 extern int	 shuffle_setting_block_bytes;
 extern int	 shuffle_setting_block_min_rows;
+extern int	 shuffle_setting_writer_threads;
 extern int	 shuffle_setting_write_buffer_kb;
 extern int	 shuffle_setting_inline_bytes;
 extern char *shuffle_setting_directory; /* "" = pg_shuffle in the data directory */

@@ -7,13 +7,23 @@
  * reset callback of the writer's memory context, which runs on error too, and earlier
  * than any transaction callback.  The descriptors are accounted with AcquireExternalFD();
  * the files themselves belong to the leader's transaction (xact.c).
+ *
+ * Where one process writes by itself, the engine has a thread that makes and writes the
+ * blocks.  It knows nothing of PostgreSQL and is joined by the same reset callback; a
+ * process that exits some other way joins it in before_shmem_exit.
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
+#include "access/xact.h"
 #include "common/file_perm.h"
+#include "lib/ilist.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
 #include "utils/memutils.h"
+#include "utils/wait_event.h"
 
 #include "shuffle.h"
 #include "../engine/clock.h"
@@ -41,7 +51,9 @@ struct ShuffleWriter
 	ShuffleRouter	   *router;
 	ShuffleTypeMap	   *map;
 	const ShfRowLayout *layout;
-	int					nfds; /* descriptors accounted for */
+	int					nfds;	   /* descriptors accounted for, files only */
+	bool				thread_fd; /* and the thread's */
+	dlist_node			threaded;  /* in threaded_writers while thread_fd */
 	void (*opening)(void *arg);
 	void				 *opening_arg;
 	MemoryContext		  context;
@@ -62,9 +74,19 @@ struct ShuffleWriter
 	uint64 reported_at;
 };
 
+/* Writers whose engine may have a thread. */
+static dlist_head threaded_writers = DLIST_STATIC_INIT(threaded_writers);
+
+/* The engine has closed them, its thread's included. */
 static void
 release_descriptors(ShuffleWriter *writer)
 {
+	if (writer->thread_fd)
+	{
+		dlist_delete(&writer->threaded);
+		writer->thread_fd = false;
+		ReleaseExternalFD();
+	}
 	for (; writer->nfds > 0; writer->nfds--)
 		ReleaseExternalFD();
 }
@@ -100,6 +122,60 @@ writer_poll(void *arg)
 	if (writer->progress != 0 && ++writer->polls % REPORT_POLLS == 0 &&
 		shf_clock() - writer->reported_at > REPORT_NS)
 		report(writer, SHUFFLE_PHASE_RUN);
+}
+
+static void
+stop_threads(int code, Datum arg)
+{
+	dlist_iter iter;
+
+	dlist_foreach(iter, &threaded_writers)
+		shf_writer_stop(dlist_container(ShuffleWriter, threaded, iter.cur)->engine);
+}
+
+/*
+ * Is the engine to have a thread?  Parallel writers fill the cores already: there only
+ * less work would help.  Without a leader this is the only writer, however many processes
+ * read for it.
+ */
+static bool
+wants_thread(const ShuffleWriteSpec *spec)
+{
+	if (shuffle_setting_writer_threads >= 0)
+		return shuffle_setting_writer_threads > 0;
+	return spec->leader == 0 || !(IsInParallelMode() || IsParallelWorker());
+}
+
+/* The engine is about to start its thread, which holds a descriptor. */
+static bool
+writer_start_thread(void *arg)
+{
+	static bool	   registered = false;
+	ShuffleWriter *writer = arg;
+
+	if (!registered)
+	{
+		before_shmem_exit(stop_threads, (Datum) 0);
+		registered = true;
+	}
+	if (!writer->thread_fd)
+	{
+		if (!AcquireExternalFD())
+			return false;
+		writer->thread_fd = true;
+		dlist_push_head(&threaded_writers, &writer->threaded);
+	}
+	return true;
+}
+
+/* The backend waits for its thread, and can be interrupted. */
+static void
+writer_wait(void *arg, int fd)
+{
+	(void) WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_EXIT_ON_PM_DEATH, fd,
+							 -1L, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
 }
 
 void
@@ -233,6 +309,8 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	engine.inline_max = Min(spec->inline_max, engine.write_buffer_size);
 	engine.poll = writer_poll;
 	engine.poll_arg = writer;
+	engine.start_thread = wants_thread(spec) ? writer_start_thread : NULL;
+	engine.wait = writer_wait;
 
 	if (shf_writer_open(&writer->engine, schema, &engine, &err) != SHF_OK)
 		raise_open_error(spec, schema, &engine, &err);
