@@ -171,11 +171,17 @@ resize_buffer(ShfOutput *out, size_t cap, ShfError *err)
 	return SHF_OK;
 }
 
+static inline void
+count_bytes(ShfOutput *out, uint64_t bytes)
+{
+	out->file_bytes += bytes;
+	__atomic_store_n(&out->bytes_written, out->bytes_written + bytes, __ATOMIC_RELAXED);
+}
+
 ShfCode
 shf_output_write(ShfOutput *out, const void *data, size_t len, ShfError *err)
 {
-	out->file_bytes += len;
-	out->bytes_written += len;
+	count_bytes(out, len);
 	if (len >= out->options->write_buffer_size)
 	{
 		ShfCode code = shf_output_flush(out, err);
@@ -219,8 +225,7 @@ shf_output_put(ShfOutput *out, const ShfBlock *block, ShfError *err)
 	ShfCode	 code;
 
 	out->len += block->message_bytes;
-	out->file_bytes += block->message_bytes;
-	out->bytes_written += block->message_bytes;
+	count_bytes(out, block->message_bytes);
 	code = out->ops->add_block(out, block, offset, err);
 	if (code == SHF_OK && out->len >= out->options->write_buffer_size)
 		code = shf_output_flush(out, err);

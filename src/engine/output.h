@@ -115,7 +115,7 @@ struct ShfOutput
 	uint64_t rows;
 	uint64_t raw_bytes;
 	uint64_t blocks;
-	uint64_t bytes_written; /* to any destination, buffered ones included */
+	uint64_t bytes_written; /* to any destination, buffered ones included; atomic */
 };
 
 /*

@@ -428,15 +428,15 @@ shf_writer_metrics(const ShfWriter *writer)
 	const ShfAccount *account = &w->account;
 	double			  sampled;
 
-	/* What the thread works on is known again when it has been waited for. */
+	/* The rest of what the thread works on is known when it has been waited for. */
 	w->metrics.rows = w->rows;
+	w->metrics.stored_bytes = __atomic_load_n(&w->output->bytes_written, __ATOMIC_RELAXED);
 	if (w->in_thread)
 		return &w->metrics;
 	sampled = account->gather_sample + account->encode_sample;
 	w->metrics.runs = w->runs;
 	w->metrics.sort_ns = w->sort_ns + w->move_ns;
 	w->metrics.raw_bytes = w->output->raw_bytes;
-	w->metrics.stored_bytes = w->output->bytes_written;
 	w->metrics.blocks = w->output->blocks;
 	w->metrics.memory_peak = account->peak;
 	w->metrics.write_ns = account->write_ns;

@@ -9,7 +9,7 @@
  * waits, and the order inside a partition is that of the rows.
  *
  * While in_thread, the thread owns drain, encoder, output and account, and nobody else
- * looks at them but for account.used, which is atomic.  The caller's functions (poll,
+ * looks at them but for account.used and output.bytes_written, which are atomic.  The caller's functions (poll,
  * wait, open_files) are called on the caller's thread only: descriptors are asked for
  * before a run is handed over.
  *
@@ -25,7 +25,7 @@ between_blocks(ShfWriter *w, ShfError *err)
 	if (w->in_thread)
 	{
 		if (__atomic_load_n(&w->stop, __ATOMIC_RELAXED))
-			return shf_error(err, SHF_ERR_INVALID, "writer is being closed");
+			return shf_error(err, SHF_ERR_STOPPED, "writer is being closed");
 	}
 	else if (w->options.poll != NULL)
 		w->options.poll(w->options.poll_arg);

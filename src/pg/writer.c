@@ -172,10 +172,16 @@ writer_start_thread(void *arg)
 static void
 writer_wait(void *arg, int fd)
 {
-	(void) WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_EXIT_ON_PM_DEATH, fd,
-							 -1L, PG_WAIT_EXTENSION);
+	ShuffleWriter *writer = arg;
+	int			   events = WL_LATCH_SET | WL_SOCKET_READABLE | WL_EXIT_ON_PM_DEATH;
+
+	if (writer->progress != 0)
+		events |= WL_TIMEOUT;
+	(void) WaitLatchOrSocket(MyLatch, events, fd, REPORT_NS / 1000000, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	if (writer->progress != 0 && shf_clock() - writer->reported_at > REPORT_NS)
+		report(writer, SHUFFLE_PHASE_RUN);
 }
 
 void

@@ -1,4 +1,5 @@
-# Anonymous memory of a writing process stays within memory_limit + 64 MB.
+# Anonymous memory of a writing process, its writer thread's included, stays within
+# memory_limit + 64 MB.
 use strict;
 use warnings;
 
@@ -12,11 +13,12 @@ plan skip_all => 'needs /proc' unless -r "/proc/self/status";
 
 my $node = new_node('memory', 'shared_buffers = 128MB');
 
+# Of all processes at any time: most memory in MB, most threads.
 sub peak
 {
 	my ($sql) = @_;
 	my $postmaster = (split /\n/, slurp_file($node->data_dir . '/postmaster.pid'))[0];
-	my $peak = 0;
+	my ($peak, $threads) = (0, 0);
 	my ($harness, $stderr) = start_sql($node, $sql);
 
 	while ($harness->pumpable)
@@ -24,14 +26,17 @@ sub peak
 		foreach my $pid (split ' ', slurp_file("/proc/$postmaster/task/$postmaster/children"))
 		{
 			open(my $file, '<', "/proc/$pid/status") or next;
-			my ($kb) = join('', <$file>) =~ /^RssAnon:\s+(\d+)/m;
+			my $status = join('', <$file>);
+			my ($kb) = $status =~ /^RssAnon:\s+(\d+)/m;
+			my ($n) = $status =~ /^Threads:\s+(\d+)/m;
 			$peak = $kb if defined $kb && $kb > $peak;
+			$threads = $n if defined $n && $n > $threads;
 		}
 		$harness->pump_nb;
 		select(undef, undef, undef, 0.01);
 	}
 	$harness->finish or die $$stderr;
-	return $peak / 1024;
+	return ($peak / 1024, $threads);
 }
 
 foreach my $case (
@@ -41,11 +46,33 @@ foreach my $case (
 		'SELECT ' . join(', ', map { "i + $_ AS c$_" } 1 .. 1600) . ' FROM generate_series(1, 30000) i' ])
 {
 	my ($limit, $partitions, $query) = @$case;
-	my $peak = peak("SET shuffle_ext.memory_limit = '$limit'; SELECT count(*) FROM shuffle_write("
+	my ($peak) = peak("SET shuffle_ext.memory_limit = '$limit'; SELECT count(*) FROM shuffle_write("
 		  . "'$query', 't', partitions => $partitions, keys => '{1}'); DROP TABLE t");
 	my ($mb) = $limit =~ /(\d+)/;
 	cmp_ok($peak, '<', $mb + 64, sprintf('%s, %d partitions, %s: %.0f MB', $limit, $partitions,
 			substr($query, 0, 30), $peak));
+}
+
+# With a thread: two row buffers and what it works with.
+$node->safe_psql('postgres', q{CREATE TABLE target (i int, b int, t text) USING shuffle;
+	SECURITY LABEL FOR shuffle_ext ON TABLE target IS 'partitions=200 method=round_robin'});
+my $query = 'SELECT i, i % 97 AS b, md5(i::text) AS t FROM generate_series(1, 2000000) i';
+foreach my $case (
+	[ 'shuffle_write', "SELECT count(*) FROM shuffle_write('$query', 't', keys => '{1}')" ],
+	[ 'INSERT', "INSERT INTO target $query" ],
+	[ 'COPY', 'COPY target FROM PROGRAM '
+		  . q{$$seq 1 2000000 | awk '{ printf "%d\t%d\tthe text of row number %012d\n", $1, $1 % 97, $1 }'$$} ])
+{
+	my ($how, $sql) = @$case;
+
+	foreach my $wanted (0, 1)
+	{
+		my ($peak, $threads) =
+		  peak("SET shuffle_ext.memory_limit = '32MB'; SET shuffle_ext.writer_threads = $wanted; "
+			  . "BEGIN; $sql; ROLLBACK");
+		is($threads, 1 + $wanted, "$how: $wanted writer threads");
+		cmp_ok($peak, '<', 32 + 64, sprintf('%s, %d writer threads: %.0f MB', $how, $wanted, $peak));
+	}
 }
 
 $node->stop;
