@@ -114,12 +114,18 @@ CREATE TABLE hashed_int (k int) PARTITION BY HASH (k);
 SELECT count(*) FROM generate_series(0, 3) p, shuffle_read(NULL::typed, p)
 	WHERE NOT satisfies_hash_partition('hashed_int'::regclass, 4, p, k);
 SELECT count(*), sum(k) FROM typed;
-ALTER TABLE typed ALTER COLUMN k TYPE oid;
 ALTER TABLE typed ALTER COLUMN k TYPE point USING point(k, k);
 BEGIN;
 ALTER TABLE typed ALTER COLUMN id TYPE oid;
 ROLLBACK;
-DO $$ BEGIN ALTER TABLE typed ALTER COLUMN k TYPE oid; END $$;
+-- no rewrite, but int and oid have the same hash
+INSERT INTO typed VALUES (0, -1);
+ALTER TABLE typed ALTER COLUMN k TYPE oid;
+INSERT INTO typed SELECT i, i FROM generate_series(201, 300) i;
+CREATE TABLE hashed_oid (k oid) PARTITION BY HASH (k);
+SELECT count(*) FROM generate_series(0, 3) p, shuffle_read(NULL::typed, p)
+	WHERE NOT satisfies_hash_partition('hashed_oid'::regclass, 4, p, k);
+ALTER TABLE typed ALTER COLUMN k TYPE int;
 SELECT count(*), sum(k) FROM typed;
 ALTER TABLE typed ALTER COLUMN k TYPE text USING (k || '')::text;
 ALTER TABLE typed ALTER COLUMN k TYPE text COLLATE "C";
@@ -135,6 +141,9 @@ COMMIT;
 CREATE TABLE ranged (k int) USING shuffle;
 SELECT shuffle_set('ranged', method => 'range', keys => '{k}', bounds => '{10,20}');
 INSERT INTO ranged SELECT generate_series(1, 30);
+ALTER TABLE ranged ALTER COLUMN k TYPE oid;
+DO $$ BEGIN ALTER TABLE ranged ALTER COLUMN k TYPE oid; END $$;
+ALTER TABLE ranged ALTER COLUMN k TYPE oid USING (k || '')::oid;
 ALTER TABLE ranged ALTER COLUMN k TYPE bigint;
 SELECT p, count(*), min(k), max(k) FROM generate_series(0, 2) p, shuffle_read(NULL::ranged, p) GROUP BY p ORDER BY p;
 ALTER TABLE ranged ALTER COLUMN k TYPE date USING date '2020-01-01' + k::int;

@@ -5,7 +5,7 @@
  * Where the server rewrites the table, every row is routed again.  Where it does not (text to
  * a type that is stored the same, another collation), rows would stay in partitions that
  * their key does not belong to any more, and it is refused, unless routing treats the new
- * type like the old one (varchar and text).
+ * type like the old one (varchar and text; hashed int and oid).
  *
  * An access method is not asked, and whether there is a rewrite is known only when it is
  * done.  So the object access hook notes the routing of a table when one of its keys is
@@ -20,6 +20,8 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "commands/defrem.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -149,6 +151,30 @@ has_rows(Relation rel)
 	return result;
 }
 
+/*
+ * Whether two support functions route alike the values that the server takes over as they
+ * are.  As hash functions these do; comparisons of int and oid do not.
+ */
+static bool
+same_routing(Oid a, Oid b)
+{
+	static const Oid alike[][2] = {
+		{F_HASHINT4EXTENDED, F_HASHOIDEXTENDED},
+#ifdef F_TIMESTAMPTZ_HASH_EXTENDED
+		{F_TIMESTAMP_HASH_EXTENDED, F_TIMESTAMPTZ_HASH_EXTENDED},
+#endif
+	};
+
+	if (a == b)
+		return true;
+	for (int i = 0; i < (int) lengthof(alike); i++)
+	{
+		if ((a == alike[i][0] && b == alike[i][1]) || (a == alike[i][1] && b == alike[i][0]))
+			return true;
+	}
+	return false;
+}
+
 static void
 compare(Relation rel, const RoutingNote *note)
 {
@@ -169,7 +195,7 @@ compare(Relation rel, const RoutingNote *note)
 	for (int i = 0; i < note->nkeys; i++)
 	{
 		/* A collation decides on order, and on equality only if it is not deterministic. */
-		if (keys[i].proc.fn_oid == note->keys[i].proc &&
+		if (same_routing(keys[i].proc.fn_oid, note->keys[i].proc) &&
 			keys[i].collation == note->keys[i].collation)
 			continue;
 		ereport(ERROR,
@@ -177,9 +203,11 @@ compare(Relation rel, const RoutingNote *note)
 				 errmsg("cannot change key column \"%s\" of shuffle table \"%s\" without a rewrite",
 						keys[i].name, RelationGetRelationName(rel)),
 				 errdetail("Its rows may belong to other partitions then."),
-				 errhint("Use an expression that makes the server rewrite the table, such as "
-						 "USING (%s || ''), or change the column while the table is empty.",
-						 keys[i].name)));
+				 errhint("Make the server rewrite the table with an expression such as "
+						 "USING (%s || '')::%s, or change the column while the table is empty.",
+						 quote_identifier(keys[i].name),
+						 format_type_be(
+							 TupleDescAttr(RelationGetDescr(rel), keys[i].attnum - 1)->atttypid))));
 	}
 }
 
