@@ -396,6 +396,24 @@ TABLE ins_dates ORDER BY d;
 SELECT pg_stat_force_next_flush();
 SELECT n_tup_ins FROM pg_stat_user_tables WHERE relid = 'ins_robin'::regclass;
 
+-- EXPLAIN ANALYZE: what is written when the statement ends is time of the Insert node
+CREATE TABLE ins_explain (i int, t text) USING shuffle;
+SELECT shuffle_set('ins_explain', codec => 'zstd:19');
+CREATE FUNCTION ins_share(query text, path text[]) RETURNS float LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, FORMAT json) ' || query INTO plan;
+	RETURN (plan #>> ('{0,Plan}' || path || '{Actual Total Time}'))::float
+		/ (plan #>> '{0,Execution Time}')::float;
+END $$;
+SELECT ins_share('INSERT INTO ins_explain SELECT i, md5(i::text) FROM generate_series(1, 30000) i',
+	'{}') > 0.8 AS most;
+SELECT ins_share('WITH x AS (INSERT INTO ins_explain SELECT i, md5(i::text)
+	FROM generate_series(1, 30000) i RETURNING i) SELECT sum(i) FROM x', '{Plans,0}') > 0.8 AS most;
+DROP TABLE ins_explain;
+DROP FUNCTION ins_share;
+
 -- Published tables (the server may warn about wal_level)
 SET client_min_messages = error;
 CREATE PUBLICATION ins_publication FOR TABLE ins_dates;

@@ -72,10 +72,38 @@ hook_ExecutorRun(QueryDesc *query, ScanDirection direction, uint64 count SHUFFLE
 	PG_END_TRY();
 }
 
+/*
+ * The time and buffers count for the query, as in pg_stat_statements, and for the node that
+ * has inserted, as in EXPLAIN ANALYZE: much of the work may be done only now.
+ */
+static void
+publish_measured(QueryDesc *query)
+{
+	PlanState		*state = query->planstate;
+	Instrumentation *node = NULL;
+
+	/* not the top of the plan, it is in a WITH clause */
+	if (!IsA(state, ModifyTableState) && query->estate->es_auxmodifytables != NIL)
+		state = linitial(query->estate->es_auxmodifytables);
+	if (IsA(state, ModifyTableState) && state->instrument && state->instrument->running)
+		node = state->instrument;
+	if (query->totaltime)
+		InstrStartNode(query->totaltime);
+	if (node)
+		InstrStartNode(node);
+
+	shuffle_states_publish_above(depth);
+
+	if (node)
+		InstrStopNode(node, 0);
+	if (query->totaltime)
+		InstrStopNode(query->totaltime, 0);
+}
+
 static void
 hook_ExecutorFinish(QueryDesc *query)
 {
-	shuffle_states_publish_above(depth);
+	publish_measured(query);
 
 	depth++;
 	PG_TRY();
