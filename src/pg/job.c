@@ -50,7 +50,7 @@ struct ShuffleJobHandle
 	uint64		 secret;
 };
 
-/* The sink's first argument: 12 bytes. */
+/* The sink's first argument: 12 bytes, and ShuffleJob.input where there is one. */
 typedef struct JobArgument
 {
 	uint32 handle;
@@ -138,6 +138,18 @@ shuffle_job_argument(const ShuffleJobHandle *handle)
 	return result;
 }
 
+bytea *
+shuffle_job_direct_argument(const bytea *argument, const AttrNumber *input, int n)
+{
+	Size   size = VARHDRSZ + sizeof(JobArgument) + sizeof(AttrNumber) * n;
+	bytea *result = palloc(size);
+
+	SET_VARSIZE(result, size);
+	memcpy(VARDATA(result), VARDATA_ANY(argument), sizeof(JobArgument));
+	memcpy(VARDATA(result) + sizeof(JobArgument), input, sizeof(AttrNumber) * n);
+	return result;
+}
+
 void
 shuffle_job_destroy(ShuffleJobHandle *handle)
 {
@@ -204,10 +216,12 @@ shuffle_job_open(bytea *argument)
 	shm_toc		*toc;
 	JobFixed	*fixed;
 	ShuffleJob	*job;
+	Size		 extra;
 	int			 leader;
 
-	if (VARSIZE_ANY_EXHDR(argument) != sizeof(JobArgument))
+	if (VARSIZE_ANY_EXHDR(argument) < sizeof(JobArgument))
 		wrong_call();
+	extra = VARSIZE_ANY_EXHDR(argument) - sizeof(JobArgument);
 	memcpy(&bytes, VARDATA_ANY(argument), sizeof(bytes));
 	memcpy(&secret, bytes.secret, sizeof(secret));
 
@@ -228,6 +242,13 @@ shuffle_job_open(bytea *argument)
 		wrong_call();
 
 	job = copy_job(toc, fixed);
+	if (extra > 0)
+	{
+		if (extra != sizeof(AttrNumber) * job->nargs)
+			wrong_call();
+		job->input = palloc(extra);
+		memcpy(job->input, VARDATA_ANY(argument) + sizeof(JobArgument), extra);
+	}
 
 	if (attached)
 		dsm_detach(segment);

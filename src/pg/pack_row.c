@@ -27,6 +27,7 @@
 #define MAX_TOP_EXPONENT 14 /* 9999 * 10^14 and what follows is below 2^63 */
 #define MAX_SHORT_DIGITS 8
 
+/* In the order in which they are done: one tight loop for the columns of each. */
 typedef enum PackStep
 {
 	PACK_1,
@@ -38,15 +39,24 @@ typedef enum PackStep
 	PACK_DECIMAL,
 	PACK_TEXT,
 	PACK_BYTES,
-	PACK_ANY
+	PACK_ANY,
+	PACK_NSTEPS
 } PackStep;
 
-struct ShufflePackColumn
+typedef struct PackColumn
 {
-	uint8  step;  /* PackStep */
-	int16  att;	  /* index of its value */
-	uint32 slot;  /* offset in ShfRow.fixed, or index in ShfRow.var */
-	uint32 width; /* of the slot; 0: variable */
+	int16  att;	   /* index of its value */
+	int16  column; /* of the map */
+	uint32 slot;   /* offset in ShfRow.fixed, or index in ShfRow.var */
+	uint32 width;  /* of the slot; 0: variable */
+	int	   scale;  /* PACK_DECIMAL */
+	int64  limit;  /* PACK_DECIMAL: 10^precision, or more than any sum */
+} PackColumn;
+
+struct ShufflePackPlan
+{
+	int		   end[PACK_NSTEPS]; /* of the columns of each step; they begin where the last ends */
+	PackColumn columns[FLEXIBLE_ARRAY_MEMBER];
 };
 
 static const int64 powers[MAX_POWER + 1] = {INT64CONST(1),
@@ -104,25 +114,47 @@ step_of(const ShuffleNode *node)
 	}
 }
 
+/* What a digit is multiplied with, and shifted right by 32, to divide it by 10^i. */
+static const uint64 reciprocals[4] = {UINT64CONST(1) << 32, 429496730, 42949673, 4294968};
+
 static pg_noinline void
 prepare_columns(ShuffleTypeMap *map, const ShfRowLayout *layout)
 {
-	if (map->pack_columns != NULL)
-		pfree(map->pack_columns);
-	map->pack_columns = MemoryContextAllocZero(GetMemoryChunkContext(map),
-											   sizeof(ShufflePackColumn) * Max(map->ncolumns, 1));
-	map->pack_layout = layout;
-	for (int i = 0; i < map->ncolumns; i++)
-	{
-		const ShuffleNode *node = &map->columns[i];
-		ShufflePackColumn *column = &map->pack_columns[i];
-		int				   width = shf_kinds[map->schema.fields[i].kind].width;
+	ShufflePackPlan *plan;
+	int				 n = 0;
 
-		column->step = (uint8) step_of(node);
-		column->att = node->attnum - 1;
-		column->slot = width < 0 ? (uint32) layout->var[i] : layout->slot[i];
-		column->width = width > 0 ? (uint32) width : width == 0 ? (uint32) node->width : 0;
+	if (map->pack_plan != NULL)
+		pfree(map->pack_plan);
+	plan = MemoryContextAllocZero(GetMemoryChunkContext(map),
+								  offsetof(ShufflePackPlan, columns) +
+									  sizeof(PackColumn) * map->ncolumns);
+	for (int step = 0; step < PACK_NSTEPS; step++)
+	{
+		for (int i = 0; i < map->ncolumns; i++)
+		{
+			const ShuffleNode *node = &map->columns[i];
+			PackColumn		  *column = &plan->columns[n];
+			int				   width = shf_kinds[map->schema.fields[i].kind].width;
+
+			if (step_of(node) != (PackStep) step)
+				continue;
+			column->att = node->attnum - 1;
+			column->column = i;
+			column->slot = width < 0 ? (uint32) layout->var[i] : layout->slot[i];
+			column->width = width > 0 ? (uint32) width : width == 0 ? (uint32) node->width : 0;
+			if (step == PACK_DECIMAL)
+			{
+				int precision = node->decimal.precision;
+
+				column->scale = node->decimal.scale;
+				column->limit = precision <= MAX_POWER ? powers[precision] : PG_INT64_MAX;
+			}
+			n++;
+		}
+		plan->end[step] = n;
 	}
+	map->pack_plan = plan;
+	map->pack_layout = layout;
 }
 
 /*
@@ -130,7 +162,7 @@ prepare_columns(ShuffleTypeMap *map, const ShfRowLayout *layout)
  * has no exact form: see shuffle_numeric_to_decimal() for the format and for those.
  */
 static pg_attribute_always_inline bool
-short_decimal(Datum value, const ShuffleDecimal *decimal, int64 *result)
+short_decimal(const PackColumn *column, Datum value, int64 *result)
 {
 	const struct varlena *numeric = (const struct varlena *) DatumGetPointer(value);
 	const char			 *p;
@@ -140,33 +172,51 @@ short_decimal(Datum value, const ShuffleDecimal *decimal, int64 *result)
 	int					  exponent;
 	int64				  sum = 0;
 
-	if (VARATT_IS_EXTERNAL(numeric) || VARATT_IS_COMPRESSED(numeric))
-		return false;
-	p = VARDATA_ANY(numeric);
-	bytes = (int) VARSIZE_ANY_EXHDR(numeric) - (int) sizeof(header);
+	if (likely(VARATT_IS_1B(numeric)))
+	{
+		if (unlikely(VARATT_IS_1B_E(numeric)))
+			return false;
+		p = VARDATA_1B(numeric);
+		bytes = (int) VARSIZE_1B(numeric) - VARHDRSZ_SHORT;
+	}
+	else
+	{
+		if (unlikely(!VARATT_IS_4B_U(numeric)))
+			return false;
+		p = VARDATA_4B(numeric);
+		bytes = (int) VARSIZE_4B(numeric) - VARHDRSZ;
+	}
 	memcpy(&header, p, sizeof(header));
 	p += sizeof(header);
-	ndigits = bytes / (int) sizeof(int16);
+	ndigits = (bytes - (int) sizeof(header)) / (int) sizeof(int16);
 
 	/* 10sDDDDD Dwwwwwww: the weight is signed */
-	if ((header & 0xC000) != 0x8000 || ndigits > MAX_SHORT_DIGITS)
+	if (unlikely((header & 0xC000) != 0x8000 || ndigits > MAX_SHORT_DIGITS))
 		return false;
-	exponent = 4 * (((header & 0x7F) ^ 0x40) - 0x40) + decimal->scale;
-	if (exponent > MAX_TOP_EXPONENT)
+	exponent = 4 * (((header & 0x7F) ^ 0x40) - 0x40) + column->scale;
+	if (unlikely(exponent > MAX_TOP_EXPONENT))
 		return false;
 	for (; ndigits > 0; ndigits--, exponent -= 4, p += sizeof(int16))
 	{
-		int16 digit;
+		uint16 digit;
 
 		memcpy(&digit, p, sizeof(digit));
-		if (likely(exponent >= 0))
+		if (exponent >= 0)
 			sum += digit * powers[exponent];
-		else if (exponent > -4 && digit % (int) powers[-exponent] == 0)
-			sum += digit / (int) powers[-exponent];
 		else
-			return false;
+		{
+			/* the last one that counts: part of it lies behind the scale, as zeros */
+			int64 whole;
+
+			if (unlikely(exponent <= -4))
+				return false;
+			whole = (int64) (digit * reciprocals[-exponent] >> 32);
+			if (unlikely(whole * powers[-exponent] != digit))
+				return false;
+			sum += whole;
+		}
 	}
-	if (decimal->precision <= MAX_POWER && sum >= powers[decimal->precision])
+	if (unlikely(sum >= column->limit))
 		return false;
 	*result = header & 0x2000 ? -sum : sum;
 	return true;
@@ -178,111 +228,144 @@ plain_bytes(Datum value, ShfBytes *bytes)
 {
 	const struct varlena *varlena = (const struct varlena *) DatumGetPointer(value);
 
-	if (unlikely(VARATT_IS_EXTERNAL(varlena) || VARATT_IS_COMPRESSED(varlena)))
-		return false;
-	bytes->data = VARDATA_ANY(varlena);
-	bytes->len = VARSIZE_ANY_EXHDR(varlena);
+	if (likely(VARATT_IS_1B(varlena)))
+	{
+		if (unlikely(VARATT_IS_1B_E(varlena)))
+			return false;
+		bytes->data = VARDATA_1B(varlena);
+		bytes->len = VARSIZE_1B(varlena) - VARHDRSZ_SHORT;
+	}
+	else
+	{
+		if (unlikely(!VARATT_IS_4B_U(varlena)))
+			return false;
+		bytes->data = VARDATA_4B(varlena);
+		bytes->len = VARSIZE_4B(varlena) - VARHDRSZ;
+	}
 	return true;
 }
 
+/* ---------------------------------------------------------------- columns of a row */
+
 static pg_noinline void
-pack_null(const ShufflePackColumn *column, const ShfRowLayout *layout, ShfRow *row, int i)
+pack_null(const PackColumn *column, const ShfRowLayout *layout, ShfRow *row)
 {
 	if (column->width == 0)
 		memset(&row->var[column->slot], 0, sizeof(ShfBytes));
 	else
 		memset(row->fixed + column->slot, 0, column->width);
-	shf_row_set_null(layout, row, i);
+	shf_row_set_null(layout, row, column->column);
 }
 
-#define STORE(type, value) \
+/* Whatever is not a usual value of a usual type; what it allocates is the row's. */
+static pg_noinline void
+pack_slowly(ShuffleTypeMap *map, const PackColumn *column, const ShfRowLayout *layout, ShfRow *row,
+			Datum value)
+{
+	void		 *slot = row->fixed + column->slot;
+	MemoryContext old = MemoryContextSwitchTo(map->row_cxt);
+
+	map->row_cxt_used = true;
+	if (column->width == 0)
+		slot = &row->var[column->slot];
+	if (!shuffle_pack_value(map, column->column, value, slot))
+		pack_null(column, layout, row);
+	MemoryContextSwitchTo(old);
+}
+
+/* The value of the column at hand, and its place in the fixed part of the row. */
+#define VALUE (values[column->att])
+#define SLOT  (fixed + column->slot)
+
+#define STORE(at, type, value) \
 	do \
 	{ \
 		type v_ = (value); \
-		memcpy(slot, &v_, sizeof(v_)); \
+		memcpy(at, &v_, sizeof(v_)); \
 	} while (0)
+
+/* Heads a statement that is executed for each column of a step whose value is not NULL. */
+#define FOR_COLUMNS_OF(step) \
+	for (const PackColumn *end = plan->columns + plan->end[step]; column < end; column++) \
+		if (unlikely(isnull[column->att])) \
+			pack_null(column, layout, row); \
+		else
 
 static void
 pack_columns(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row, const Datum *values,
 			 const bool *isnull)
 {
-	const int				 n = map->ncolumns;
-	const ShufflePackColumn *column = map->pack_columns;
-	uint8_t					*fixed = row->fixed;
-	ShfBytes				*var = row->var;
+	const ShufflePackPlan *plan = map->pack_plan;
+	const PackColumn	  *column = plan->columns;
+	uint8_t				  *fixed = row->fixed;
+	ShfBytes			  *var = row->var;
 
-	memset(fixed + layout->null_offset, 0, (size_t) (n + 31) / 32 * sizeof(uint32));
-	for (int i = 0; i < n; i++, column++)
+	memset(fixed + layout->null_offset, 0, (size_t) (map->ncolumns + 31) / 32 * sizeof(uint32));
+
+	FOR_COLUMNS_OF(PACK_1)
 	{
-		const Datum value = values[column->att];
-		uint8_t	   *slot = fixed + column->slot;
+		*SLOT = (uint8_t) DatumGetChar(VALUE);
+	}
+	FOR_COLUMNS_OF(PACK_2)
+	{
+		STORE(SLOT, int16, DatumGetInt16(VALUE));
+	}
+	FOR_COLUMNS_OF(PACK_4)
+	{
+		STORE(SLOT, int32, DatumGetInt32(VALUE));
+	}
+	FOR_COLUMNS_OF(PACK_8)
+	{
+		STORE(SLOT, int64, DatumGetInt64(VALUE));
+	}
+	FOR_COLUMNS_OF(PACK_DATE)
+	{
+		DateADT date = DatumGetDateADT(VALUE);
 
-		if (unlikely(isnull[column->att]))
+		if (unlikely(DATE_NOT_FINITE(date)))
+			pack_slowly(map, column, layout, row, VALUE);
+		else
+			STORE(SLOT, int32, date + UNIX_EPOCH_DAYS);
+	}
+	FOR_COLUMNS_OF(PACK_TIMESTAMP)
+	{
+		Timestamp ts = DatumGetTimestamp(VALUE);
+
+		if (unlikely(TIMESTAMP_NOT_FINITE(ts) || pg_add_s64_overflow(ts, UNIX_EPOCH_US, &ts)))
+			pack_slowly(map, column, layout, row, VALUE);
+		else
+			STORE(SLOT, int64, ts);
+	}
+	FOR_COLUMNS_OF(PACK_DECIMAL)
+	{
+		int64 decimal;
+
+		if (unlikely(!short_decimal(column, VALUE, &decimal)))
+			pack_slowly(map, column, layout, row, VALUE);
+		else
 		{
-			pack_null(column, layout, row, i);
-			continue;
+			STORE(SLOT, int64, decimal);
+			STORE(SLOT + sizeof(int64), int64, decimal >> 63);
 		}
-		switch (column->step)
-		{
-			case PACK_1:
-				*slot = (uint8_t) DatumGetChar(value);
-				continue;
-			case PACK_2:
-				STORE(int16, DatumGetInt16(value));
-				continue;
-			case PACK_4:
-				STORE(int32, DatumGetInt32(value));
-				continue;
-			case PACK_8:
-				STORE(int64, DatumGetInt64(value));
-				continue;
-			case PACK_DATE:
-				if (unlikely(DATE_NOT_FINITE(DatumGetDateADT(value))))
-					break;
-				STORE(int32, DatumGetDateADT(value) + UNIX_EPOCH_DAYS);
-				continue;
-			case PACK_TIMESTAMP:
-			{
-				Timestamp ts = DatumGetTimestamp(value);
+	}
+	FOR_COLUMNS_OF(PACK_TEXT)
+	{
+		ShfBytes bytes;
 
-				if (unlikely(TIMESTAMP_NOT_FINITE(ts) ||
-							 pg_add_s64_overflow(ts, UNIX_EPOCH_US, &ts)))
-					break;
-				STORE(int64, ts);
-				continue;
-			}
-			case PACK_DECIMAL:
-			{
-				int64 decimal;
-
-				if (unlikely(!short_decimal(value, &map->columns[i].decimal, &decimal)))
-					break;
-				STORE(int64, decimal);
-				slot += sizeof(int64);
-				STORE(int64, decimal >> 63);
-				continue;
-			}
-			case PACK_TEXT:
-			{
-				ShfBytes bytes;
-
-				/* ASCII is valid in UTF-8 as in every server encoding */
-				if (unlikely(!plain_bytes(value, &bytes) ||
-							 !shuffle_is_ascii(bytes.data, bytes.len)))
-					break;
-				var[column->slot] = bytes;
-				continue;
-			}
-			case PACK_BYTES:
-				if (unlikely(!plain_bytes(value, &var[column->slot])))
-					break;
-				continue;
-			default:
-				break;
-		}
-		if (!shuffle_pack_value(map, i, value,
-								column->width == 0 ? (void *) &var[column->slot] : slot))
-			pack_null(column, layout, row, i);
+		/* ASCII is valid in UTF-8 as in every server encoding */
+		if (unlikely(!plain_bytes(VALUE, &bytes) || !shuffle_is_ascii(bytes.data, bytes.len)))
+			pack_slowly(map, column, layout, row, VALUE);
+		else
+			var[column->slot] = bytes;
+	}
+	FOR_COLUMNS_OF(PACK_BYTES)
+	{
+		if (unlikely(!plain_bytes(VALUE, &var[column->slot])))
+			pack_slowly(map, column, layout, row, VALUE);
+	}
+	FOR_COLUMNS_OF(PACK_ANY)
+	{
+		pack_slowly(map, column, layout, row, VALUE);
 	}
 }
 
@@ -290,14 +373,15 @@ void
 shuffle_pack_row(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row, const Datum *values,
 				 const bool *isnull)
 {
-	MemoryContext old;
-
 	if (unlikely(map->pack_layout != layout))
 		prepare_columns(map, layout);
-	MemoryContextReset(map->row_cxt);
-	if (unlikely(map->large_buffers))
-		shuffle_pack_release(map);
-	old = MemoryContextSwitchTo(map->row_cxt);
+	if (map->row_cxt_used)
+	{
+		MemoryContextReset(map->row_cxt);
+		map->row_cxt_used = false;
+		if (unlikely(map->large_buffers))
+			shuffle_pack_release(map);
+	}
 	if (likely(map->settings == 0))
 		pack_columns(map, layout, row, values, isnull);
 	else
@@ -315,5 +399,4 @@ shuffle_pack_row(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row, c
 		}
 		PG_END_TRY();
 	}
-	MemoryContextSwitchTo(old);
 }

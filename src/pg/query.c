@@ -22,6 +22,7 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "jit/jit.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -442,27 +443,107 @@ plan_query(ShuffleQuery *query, int workers)
 	return plan;
 }
 
-/* How many rows the planner expects the sinks of all processes to get. */
-static double
-expected_rows(const PlannedStmt *plan)
+/*
+ * The node with the sink, or with its partial instances, in so many processes.  NULL when
+ * nothing of the kind is there: an input that is known to be empty.
+ */
+static Agg *
+find_sink(const PlannedStmt *plan, double *processes)
 {
-	const Plan *node = plan->planTree;
-	double		processes = 1;
+	Plan *node = plan->planTree;
 
-	/* What is above the sink, or above its partial instances. */
+	*processes = 1;
 	while (!IsA(node, Agg) || DO_AGGSPLIT_COMBINE(((const Agg *) node)->aggsplit))
 	{
 		if (IsA(node, Gather) && !((const Gather *) node)->single_copy)
 		{
-			processes = ((const Gather *) node)->num_workers;
+			*processes = ((const Gather *) node)->num_workers;
 			if (parallel_leader_participation)
-				processes += Max(1 - 0.3 * processes, 0);
+				*processes += Max(1 - 0.3 * *processes, 0);
 		}
 		node = outerPlan(node);
 		if (node == NULL)
-			return 0;
+			return NULL;
 	}
-	return outerPlan(node)->plan_rows * processes;
+	return (Agg *) node;
+}
+
+/*
+ * The high cost of the sink is there for the planner to choose workers; it must not make
+ * the server compile what the query alone would not be worth.
+ */
+static void
+limit_jit(PlannedStmt *plan, const Agg *agg)
+{
+	Cost cost = outerPlan(agg)->total_cost;
+
+	if (cost <= jit_above_cost)
+		plan->jitFlags = PGJIT_NONE;
+	if (cost <= jit_inline_above_cost)
+		plan->jitFlags &= ~PGJIT_INLINE;
+	if (cost <= jit_optimize_above_cost)
+		plan->jitFlags &= ~PGJIT_OPT3;
+}
+
+/* The number of the aggregate's input attribute that an argument is, or 0. */
+static AttrNumber
+input_attribute(const Node *argument)
+{
+	while (IsA(argument, RelabelType))
+		argument = (const Node *) ((const RelabelType *) argument)->arg;
+	if (IsA(argument, Var) && ((const Var *) argument)->varno == OUTER_VAR)
+		return Max(((const Var *) argument)->varattno, 0);
+	return 0;
+}
+
+/*
+ * When all columns are attributes of the sink's input row as they are, the sink takes
+ * them out of the row by itself: the job says which, and one argument is left, the last
+ * of the attributes, so that the executor takes the row apart that far.
+ */
+static void
+take_out_arguments(Aggref *sink, int ncolumns)
+{
+	TargetEntry *job = linitial_node(TargetEntry, sink->args);
+	TargetEntry *last = lsecond_node(TargetEntry, sink->args);
+	List		*columns = NIL;
+	AttrNumber	*input = palloc(sizeof(AttrNumber) * ncolumns);
+	Node		*highest = NULL;
+	AttrNumber	 most = 0;
+	Const		*value;
+	ListCell	*lc;
+	int			 i = 0;
+
+	if (ncolumns <= SINK_MAX_ARGS)
+	{
+		for_each_from(lc, sink->args, 1) columns =
+			lappend(columns, lfirst_node(TargetEntry, lc)->expr);
+	}
+	else if (IsA(last->expr, RowExpr))
+		columns = ((RowExpr *) last->expr)->args;
+	if (list_length(columns) != ncolumns || !IsA(job->expr, Const))
+		return;
+	foreach(lc, columns)
+	{
+		AttrNumber attribute = input_attribute(lfirst(lc));
+
+		if (attribute == 0)
+			return;
+		input[i++] = attribute;
+		if (attribute > most)
+		{
+			most = attribute;
+			highest = lfirst(lc);
+		}
+	}
+
+	value = (Const *) job->expr;
+	value->constvalue = PointerGetDatum(
+		shuffle_job_direct_argument(DatumGetByteaPP(value->constvalue), input, ncolumns));
+	last->expr = (Expr *) highest;
+	sink->args = list_make2(job, last);
+	if (ncolumns <= SINK_MAX_ARGS)
+		sink->aggargtypes = list_make2_oid(BYTEAOID, exprType(highest));
 }
 
 bytea *
@@ -471,6 +552,8 @@ shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, int progress)
 	ErrorContextCallback callback;
 	SinkResult			 result = {CurrentMemoryContext, NULL};
 	PlannedStmt			*plan;
+	Agg					*agg;
+	double				 processes;
 
 	linitial_node(TargetEntry, sink_call(query)->args)->expr =
 		(Expr *) makeConst(BYTEAOID, -1, InvalidOid, -1, PointerGetDatum(job), false, false);
@@ -486,7 +569,16 @@ shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, int progress)
 	UpdateActiveSnapshotCommandId();
 
 	plan = plan_query(query, workers);
-	shuffle_progress_expect(progress, expected_rows(plan));
+	agg = find_sink(plan, &processes);
+	if (agg != NULL)
+	{
+		Expr *sink = linitial_node(TargetEntry, agg->plan.targetlist)->expr;
+
+		if (IsA(sink, Aggref) && query->desc->natts > 0)
+			take_out_arguments((Aggref *) sink, query->desc->natts);
+		limit_jit(plan, agg);
+		shuffle_progress_expect(progress, outerPlan(agg)->plan_rows * processes);
+	}
 	shuffle_progress_phase(progress, SHUFFLE_PHASE_INPUT);
 
 	shuffle_execute(plan, query->text, keep_summary, &result);

@@ -13,6 +13,11 @@
  *	  combine		(internal, internal)		 puts summaries together
  *	  final			(internal) -> bytea			 the same as serialize
  *
+ * Columns that are plain attributes of the aggregate's input row are not arguments in the
+ * executed plan: query.c takes them out, and the transition function finds the row where
+ * the executor has it.  Evaluating an argument for each column of each row cost more than
+ * everything else that a transition does before it looks at the values.
+ *
  * The final function may run in a worker, and without serialize (a whole plan under
  * Gather, debug_parallel_query): so it must give self-contained bytes too.
  *
@@ -21,7 +26,9 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "executor/tuptable.h"
 #include "fmgr.h"
+#include "nodes/execnodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -52,6 +59,11 @@ typedef struct SinkState
 	bool		  *notnull; /* [nargs], or NULL when NULL is welcome everywhere */
 	Datum		  *values;	/* by attribute; dropped ones stay NULL */
 	bool		  *isnull;
+
+	/* Columns are attributes of the input row, not arguments. */
+	AttrNumber *input;		/* [nargs] attribute number - 1, or NULL */
+	int			input_last; /* the highest attribute number */
+	bool		input_same; /* the row's values are what "values" would be */
 
 	/* Row variant: the sink's argument taken apart. */
 	Oid		  row_type;
@@ -99,6 +111,40 @@ aggregate_context(FunctionCallInfo fcinfo)
 	return context;
 }
 
+/* The row that the aggregate is being advanced with. */
+static inline TupleTableSlot *
+input_slot(FunctionCallInfo fcinfo)
+{
+	return castNode(AggState, fcinfo->context)->tmpcontext->ecxt_outertuple;
+}
+
+/* Columns are to be taken out of the input row: can they be what the job says? */
+static void
+begin_input(SinkState *state, FunctionCallInfo fcinfo, AttrNumber *input)
+{
+	TupleDesc row = input_slot(fcinfo)->tts_tupleDescriptor;
+
+	state->input = input;
+	state->input_same = state->dense;
+	for (int i = 0; i < state->nargs; i++)
+	{
+		Form_pg_attribute to = TupleDescAttr(state->desc, state->index[i]);
+		Form_pg_attribute from;
+
+		if (input[i] < 1 || input[i] > row->natts)
+			elog(ERROR, "shuffle_sink is to take attribute %d of %d", input[i], row->natts);
+		from = TupleDescAttr(row, input[i] - 1);
+		if (from->attlen != to->attlen || from->attbyval != to->attbyval ||
+			from->attalign != to->attalign)
+			elog(ERROR, "shuffle_sink is to take type %u for column \"%s\" of type %u",
+				 from->atttypid, NameStr(to->attname), to->atttypid);
+		state->input_last = Max(state->input_last, input[i]);
+		state->input[i]--;
+		if (state->input[i] != state->index[i])
+			state->input_same = false;
+	}
+}
+
 static SinkState *
 sink_begin(FunctionCallInfo fcinfo)
 {
@@ -126,6 +172,8 @@ sink_begin(FunctionCallInfo fcinfo)
 		state->index[i]--;
 	}
 	state->dense = state->nargs == state->desc->natts;
+	if (job->input != NULL)
+		begin_input(state, fcinfo, job->input);
 	state->values = palloc0(sizeof(Datum) * Max(state->desc->natts, 1));
 	state->isnull = palloc(sizeof(bool) * Max(state->desc->natts, 1));
 	memset(state->isnull, true, sizeof(bool) * Max(state->desc->natts, 1));
@@ -144,6 +192,16 @@ check_argument(const SinkState *state, int i, Oid type)
 	if (att->atttypid != type)
 		elog(ERROR, "shuffle_sink argument %d has type %u, column \"%s\" has type %u", i + 1, type,
 			 NameStr(att->attname), att->atttypid);
+}
+
+/* Are the sink's arguments the job's columns? */
+static void
+check_arguments(const SinkState *state, FunctionCallInfo fcinfo)
+{
+	if (state->nargs != PG_NARGS() - 2)
+		elog(ERROR, "shuffle_sink got %d columns instead of %d", PG_NARGS() - 2, state->nargs);
+	for (int i = 0; i < state->nargs; i++)
+		check_argument(state, i, get_fn_expr_argtype(fcinfo->flinfo, i + 2));
 }
 
 static void
@@ -167,6 +225,35 @@ check_not_null(const SinkState *state)
 	}
 }
 
+/* Stores the row in state->values. */
+static inline void
+put_values(SinkState *state)
+{
+	if (state->notnull != NULL)
+		check_not_null(state);
+	shuffle_writer_put(state->writer, state->values, state->isnull);
+}
+
+/* Stores the aggregate's input row. */
+static inline void
+put_input(SinkState *state, FunctionCallInfo fcinfo)
+{
+	TupleTableSlot *slot = input_slot(fcinfo);
+
+	slot_getsomeattrs(slot, state->input_last);
+	if (state->input_same && state->notnull == NULL)
+	{
+		shuffle_writer_put(state->writer, slot->tts_values, slot->tts_isnull);
+		return;
+	}
+	for (int i = 0; i < state->nargs; i++)
+	{
+		state->values[state->index[i]] = slot->tts_values[state->input[i]];
+		state->isnull[state->index[i]] = slot->tts_isnull[state->input[i]];
+	}
+	put_values(state);
+}
+
 /*
  * shuffle_sink(job bytea [, VARIADIC columns "any"])
  */
@@ -181,22 +268,21 @@ shuffle_sink_transition(PG_FUNCTION_ARGS)
 	else
 	{
 		state = sink_begin(fcinfo);
-		if (state->nargs != PG_NARGS() - 2)
-			elog(ERROR, "shuffle_sink got %d columns instead of %d", PG_NARGS() - 2, state->nargs);
-		for (int i = 0; i < state->nargs; i++)
-			check_argument(state, i, get_fn_expr_argtype(fcinfo->flinfo, i + 2));
+		if (state->input == NULL)
+			check_arguments(state, fcinfo);
 	}
 
+	if (state->input != NULL)
+	{
+		put_input(state, fcinfo);
+		PG_RETURN_POINTER(state);
+	}
 	for (int i = 0; i < state->nargs; i++)
 	{
-		int attribute = state->dense ? i : state->index[i];
-
-		state->values[attribute] = args[i].value;
-		state->isnull[attribute] = args[i].isnull;
+		state->values[state->index[i]] = args[i].value;
+		state->isnull[state->index[i]] = args[i].isnull;
 	}
-	if (state->notnull != NULL)
-		check_not_null(state);
-	shuffle_writer_put(state->writer, state->values, state->isnull);
+	put_values(state);
 
 	PG_RETURN_POINTER(state);
 }
@@ -235,6 +321,11 @@ shuffle_sink_row_transition(PG_FUNCTION_ARGS)
 	HeapTupleData	tuple;
 
 	state = PG_ARGISNULL(0) ? sink_begin(fcinfo) : (SinkState *) PG_GETARG_POINTER(0);
+	if (state->input != NULL)
+	{
+		put_input(state, fcinfo);
+		PG_RETURN_POINTER(state);
+	}
 	if (PG_ARGISNULL(2))
 		elog(ERROR, "shuffle_sink_row got no row");
 	row = PG_GETARG_HEAPTUPLEHEADER(2);
@@ -255,9 +346,7 @@ shuffle_sink_row_transition(PG_FUNCTION_ARGS)
 		state->values[state->index[i]] = state->row_values[i];
 		state->isnull[state->index[i]] = state->row_isnull[i];
 	}
-	if (state->notnull != NULL)
-		check_not_null(state);
-	shuffle_writer_put(state->writer, state->values, state->isnull);
+	put_values(state);
 
 	PG_RETURN_POINTER(state);
 }

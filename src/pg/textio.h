@@ -75,11 +75,16 @@ shuffle_is_ascii(const char *text, size_t len)
 		memcpy(&word, last, sizeof(word));
 		seen |= word;
 	}
-	else
+	else if (len >= sizeof(uint32))
 	{
-		while (len > 0)
-			seen |= (unsigned char) text[--len];
+		uint32 half[2];
+
+		memcpy(&half[0], text, sizeof(half[0]));
+		memcpy(&half[1], text + len - sizeof(half[1]), sizeof(half[1]));
+		seen = half[0] | half[1];
 	}
+	else if (len > 0)
+		seen = (unsigned char) (text[0] | text[len / 2] | text[len - 1]);
 	return (seen & UINT64CONST(0x8080808080808080)) == 0;
 }
 

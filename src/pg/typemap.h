@@ -129,7 +129,7 @@ typedef struct ShuffleNode
 	bool		  short_header; /* unpacking a varlena: 1-byte headers where they fit */
 } ShuffleNode;
 
-typedef struct ShufflePackColumn ShufflePackColumn; /* pack_row.c */
+typedef struct ShufflePackPlan ShufflePackPlan; /* pack_row.c */
 
 struct ShuffleTypeMap
 {
@@ -141,8 +141,9 @@ struct ShuffleTypeMap
 	ShuffleEncoding		encoding;
 	int					settings;	   /* what the text forms of all columns need together */
 	MemoryContext		row_cxt;	   /* detoasted values and text forms of the current row */
+	bool				row_cxt_used;  /* something was packed slowly, maybe into row_cxt */
 	bool				large_buffers; /* some column's buf is to be given back */
-	ShufflePackColumn  *pack_columns;  /* [ncolumns], for rows of pack_layout */
+	ShufflePackPlan	   *pack_plan;	   /* for rows of pack_layout */
 	const ShfRowLayout *pack_layout;   /* NULL: no row was packed yet */
 };
 

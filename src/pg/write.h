@@ -142,6 +142,12 @@ typedef struct ShuffleJob
 	int				 nargs;	  /* columns that the sink is given */
 	AttrNumber		*attnums; /* [nargs] attribute that each goes to */
 	bool			*notnull; /* [nargs] is NULL forbidden there? */
+
+	/*
+	 * [nargs] attribute of the aggregate's input row that each column is; NULL: columns
+	 * are arguments.
+	 */
+	AttrNumber *input;
 } ShuffleJob;
 
 typedef struct ShuffleJobHandle ShuffleJobHandle;
@@ -151,6 +157,9 @@ extern ShuffleJobHandle *shuffle_job_create(const ShuffleJob *job);
 
 /* The sink's first argument. */
 extern bytea *shuffle_job_argument(const ShuffleJobHandle *handle);
+
+/* The same for a sink that takes its n columns out of its input row, see ShuffleJob. */
+extern bytea *shuffle_job_direct_argument(const bytea *argument, const AttrNumber *input, int n);
 
 /*
  * The job behind a sink's argument, as a copy in the current context, with the next
