@@ -60,6 +60,7 @@ PG_OBJS = \
 	src/pg/offset_index.o \
 	src/pg/options.o \
 	src/pg/options_text.o \
+	src/pg/output_limit.o \
 	src/pg/pack.o \
 	src/pg/pack_row.o \
 	src/pg/parallel.o \

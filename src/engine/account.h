@@ -1,7 +1,7 @@
 /*
  * account.h
- *	  Bytes that a writer holds and where its time goes, for the memory limit and the
- *	  metrics.
+ *	  Bytes that a writer holds and has written, and where its time goes, for the limits
+ *	  and the metrics.
  *
  * The limit itself is kept by construction: everything of fixed size is subtracted
  * from it when the writer opens and the row buffer gets the rest.  Only what one
@@ -23,6 +23,10 @@ typedef struct ShfAccount
 {
 	uint64_t used; /* atomic: shf_writer_memory() reads it at any time */
 	uint64_t peak;
+
+	/* Both atomic: see shf_writer_written() and shf_writer_limit_output(). */
+	uint64_t written;
+	uint64_t output_limit;
 
 	uint64_t write_ns; /* in system calls that write */
 	uint64_t sync_ns;  /* in those that sync */

@@ -127,6 +127,19 @@ write_untimed(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 	return SHF_OK;
 }
 
+ShfCode
+shf_output_count(ShfOutput *out, size_t len, ShfError *err)
+{
+	uint64_t written = __atomic_add_fetch(&out->account->written, len, __ATOMIC_RELAXED);
+	uint64_t limit = __atomic_load_n(&out->account->output_limit, __ATOMIC_RELAXED);
+
+	if (written > limit)
+		return shf_error(err, SHF_ERR_LIMIT,
+						 "output of %llu bytes is above the limit of %llu bytes",
+						 (unsigned long long) written, (unsigned long long) limit);
+	return SHF_OK;
+}
+
 static ShfCode
 write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 {
@@ -135,6 +148,9 @@ write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 
 	if (len == 0)
 		return SHF_OK;
+	code = shf_output_count(out, len, err);
+	if (code != SHF_OK)
+		return code;
 	begun = shf_clock();
 	code = write_untimed(out, data, len, err);
 	out->account->write_ns += shf_clock() - begun;

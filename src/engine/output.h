@@ -120,11 +120,14 @@ struct ShfOutput
 
 /*
  * What one block position and one extent may cost in memory at their most: growth by
- * an eighth, and for a block its entry in the footer as well.
+ * an eighth, and for a block its entry in the footer as well; and what a segment adds,
+ * lists that grow by SHF_INDEX_STEP at least included.
  */
-#define SHF_BLOCK_COST	 54
-#define SHF_EXTENT_COST	 54
-#define SHF_SEGMENT_COST (2 * sizeof(ShfSegment))
+#define SHF_BLOCK_COST	54
+#define SHF_EXTENT_COST 54
+#define SHF_INDEX_STEP	16
+#define SHF_SEGMENT_COST \
+	(2 * sizeof(ShfSegment) + SHF_INDEX_STEP * (SHF_BLOCK_COST + SHF_EXTENT_COST))
 
 /* Creates the output of options->layout; no file yet.  max_message: an ordinary block's. */
 extern ShfCode
@@ -173,6 +176,9 @@ extern void shf_segment_end(ShfOutput *out);
 /* Appends to the current destination, through the buffer or past it. */
 extern ShfCode shf_output_write(ShfOutput *out, const void *data, size_t len, ShfError *err);
 extern ShfCode shf_output_flush(ShfOutput *out, ShfError *err);
+
+/* So many bytes are about to be written, or kept as an image: fails above the limit. */
+extern ShfCode shf_output_count(ShfOutput *out, size_t len, ShfError *err);
 
 /* Opens a new file as the current destination and writes the segment's leader. */
 extern ShfCode shf_file_create(ShfOutput *out, char *path, ShfError *err);

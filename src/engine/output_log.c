@@ -25,8 +25,12 @@ log_open(ShfOutput *out, ShfError *err)
 static ShfCode
 take_image(ShfOutput *out, ShfError *err)
 {
-	uint8_t *image = malloc(out->len);
+	ShfCode	 code = shf_output_count(out, out->len, err);
+	uint8_t *image;
 
+	if (code != SHF_OK)
+		return code;
+	image = malloc(out->len);
 	if (image == NULL)
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a segment of %zu bytes", out->len);
 	memcpy(image, out->buffer, out->len);

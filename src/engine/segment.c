@@ -138,7 +138,7 @@ shf_segment_add_block(ShfOutput *out, const ShfBlock *block)
 static size_t
 grown(size_t n)
 {
-	return n + n / 8 + 16;
+	return n + n / 8 + SHF_INDEX_STEP;
 }
 
 ShfCode

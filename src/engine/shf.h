@@ -265,6 +265,12 @@ typedef struct ShfWriterOptions
 	uint32_t inline_max;
 
 	/*
+	 * Most bytes that it may write, images included; 0: no limit.  What would pass it
+	 * fails with SHF_ERR_LIMIT and is not written.
+	 */
+	uint64_t output_limit;
+
+	/*
 	 * Called when the writer holds no descriptor and wants up to "wanted" of them;
 	 * returns how many it may hold until it is drained, rested or closed, at least 1.
 	 * May longjmp like poll; NULL: max_open_files are there at any time.
@@ -384,6 +390,13 @@ extern uint64_t shf_writer_least_memory(const ShfWriter *w);
 
 /* Memory that the writer holds now, in bytes; cheap. */
 extern uint64_t shf_writer_memory(const ShfWriter *w);
+
+/*
+ * Bytes that have left the writer, with those that the limit stopped; and another
+ * output_limit, which may be 0 here.  Both at any time.
+ */
+extern uint64_t shf_writer_written(const ShfWriter *w);
+extern void		shf_writer_limit_output(ShfWriter *w, uint64_t bytes);
 
 /*
  * Emits all rows, also those that would have waited for more of their partition, and

@@ -149,6 +149,7 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 			err, SHF_ERR_LIMIT, "memory_limit of %llu bytes is too small: %llu bytes are needed",
 			(unsigned long long) options->memory_limit, (unsigned long long) w->least_memory);
 	w->shared_memory = options->memory_limit - fixed;
+	w->account.output_limit = options->output_limit > 0 ? options->output_limit : UINT64_MAX;
 	w->account.used = w->account.peak = fixed - options->write_buffer_size -
 		shf_arrow_max_message(&w->schema, &w->options) -
 		shf_arrow_growing_memory(&w->schema, &w->options);
@@ -301,6 +302,18 @@ uint64_t
 shf_writer_least_memory(const ShfWriter *w)
 {
 	return w->least_memory;
+}
+
+uint64_t
+shf_writer_written(const ShfWriter *w)
+{
+	return __atomic_load_n(&w->account.written, __ATOMIC_RELAXED);
+}
+
+void
+shf_writer_limit_output(ShfWriter *w, uint64_t bytes)
+{
+	__atomic_store_n(&w->account.output_limit, bytes, __ATOMIC_RELAXED);
 }
 
 uint64_t

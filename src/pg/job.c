@@ -5,8 +5,9 @@
  * The leader puts everything a writer must know into a dynamic shared memory segment.
  * The sink gets its handle and a random secret as its first argument, so that no path
  * and no option ever comes from SQL: a call with made-up bytes finds no segment, or one
- * with another magic, another secret or another leader.  Writers copy what they need and
- * let go of the segment at once; only the counter of writers is shared while they run.
+ * with another magic, another secret or another leader.  Writers copy what they need; what
+ * they share while they run are the count of writers and that of the bytes written, so
+ * that a worker keeps the segment until its writer is gone.
  *
  * The secret is not the nonce in the names of the files: those anybody may see.
  */
@@ -39,6 +40,7 @@ typedef struct JobFixed
 	uint64			 secret;
 	int				 leader;  /* process id */
 	pg_atomic_uint32 writers; /* next writer number */
+	pg_atomic_uint64 output;  /* see output_limit.c */
 	ShuffleWriteSpec spec;	  /* scalars only: its pointers mean nothing here */
 	int				 natts;
 	int				 nargs;
@@ -47,6 +49,7 @@ typedef struct JobFixed
 struct ShuffleJobHandle
 {
 	dsm_segment *segment;
+	JobFixed	*shared;
 	uint64		 secret;
 };
 
@@ -111,6 +114,8 @@ shuffle_job_create(const ShuffleJob *job)
 	fixed.nargs = job->nargs;
 	shared = toc_put(toc, KEY_FIXED, &fixed, sizeof(fixed));
 	pg_atomic_init_u32(&shared->writers, 0);
+	pg_atomic_init_u64(&shared->output, shuffle_output_written());
+	handle->shared = shared;
 
 	atts = toc_put(toc, KEY_ATTRIBUTES, NULL, desc_size);
 	for (int i = 0; i < natts; i++)
@@ -153,6 +158,7 @@ shuffle_job_direct_argument(const bytea *argument, const AttrNumber *input, int 
 void
 shuffle_job_destroy(ShuffleJobHandle *handle)
 {
+	shuffle_output_set(pg_atomic_read_u64(&handle->shared->output));
 	dsm_detach(handle->segment);
 	pfree(handle);
 }
@@ -194,6 +200,7 @@ copy_job(shm_toc *toc, JobFixed *fixed)
 	job->spec = fixed->spec;
 	job->spec.desc = copy_desc(shm_toc_lookup(toc, KEY_ATTRIBUTES, false), fixed->natts);
 	job->spec.options = options;
+	job->spec.output = &fixed->output;
 	job->spec.writer = pg_atomic_fetch_add_u32(&fixed->writers, 1);
 	job->spec.path =
 		psprintf("%s-%x", (char *) shm_toc_lookup(toc, KEY_PATH, false), job->spec.writer);
@@ -204,6 +211,12 @@ copy_job(shm_toc *toc, JobFixed *fixed)
 	job->notnull = palloc(sizeof(bool) * Max(job->nargs, 1));
 	memcpy(job->notnull, shm_toc_lookup(toc, KEY_NOTNULL, false), sizeof(bool) * job->nargs);
 	return job;
+}
+
+static void
+detach_job(void *segment)
+{
+	dsm_detach(segment);
 }
 
 ShuffleJob *
@@ -241,6 +254,17 @@ shuffle_job_open(bytea *argument)
 	if (fixed->secret != secret || fixed->leader != leader)
 		wrong_call();
 
+	/* Not with the query's resources, which end before the context does. */
+	if (attached)
+	{
+		MemoryContextCallback *callback = palloc(sizeof(MemoryContextCallback));
+
+		dsm_pin_mapping(segment);
+		callback->func = detach_job;
+		callback->arg = segment;
+		MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
+	}
+
 	job = copy_job(toc, fixed);
 	if (extra > 0)
 	{
@@ -249,8 +273,5 @@ shuffle_job_open(bytea *argument)
 		job->input = palloc(extra);
 		memcpy(job->input, VARDATA_ANY(argument) + sizeof(JobArgument), extra);
 	}
-
-	if (attached)
-		dsm_detach(segment);
 	return job;
 }

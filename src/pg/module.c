@@ -25,6 +25,7 @@ int	  shuffle_setting_block_min_rows;
 int	  shuffle_setting_writer_threads;
 int	  shuffle_setting_write_buffer_kb;
 int	  shuffle_setting_inline_bytes;
+int	  shuffle_setting_output_limit_kb;
 char *shuffle_setting_directory;
 bool  shuffle_setting_sync;
 
@@ -131,6 +132,12 @@ define_settings(void)
 							"write-ahead log. 0 makes a file of every segment.",
 							&shuffle_setting_inline_bytes, SHUFFLE_INLINE_MAX, 0,
 							SHUFFLE_INLINE_MAX, PGC_USERSET, GUC_UNIT_BYTE, NULL, NULL, NULL);
+
+	DefineCustomIntVariable(
+		"shuffle_ext.output_limit", "Bytes that one statement may write to shuffle tables.",
+		"All its processes together. A statement that writes more fails and "
+		"leaves nothing. 0 means no limit.",
+		&shuffle_setting_output_limit_kb, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
 
 	DefineCustomStringVariable("shuffle_ext.directory", "Directory for new segment files.",
 							   "An absolute path; a subdirectory named after this cluster is "

@@ -17,6 +17,7 @@
 #include "nodes/parsenodes.h"
 #include "nodes/pg_list.h"
 #include "nodes/plannodes.h"
+#include "port/atomics.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -39,7 +40,8 @@ extern int	 shuffle_setting_block_min_rows;
 extern int	 shuffle_setting_writer_threads;
 extern int	 shuffle_setting_write_buffer_kb;
 extern int	 shuffle_setting_inline_bytes;
-extern char *shuffle_setting_directory; /* "" = pg_shuffle in the data directory */
+extern int	 shuffle_setting_output_limit_kb; /* 0: none */
+extern char *shuffle_setting_directory;		  /* "" = pg_shuffle in the data directory */
 extern bool	 shuffle_setting_sync;
 
 /* ------------------------------------------------------------ error.c */
@@ -436,6 +438,10 @@ typedef struct ShuffleWriteSpec
 	int					  write_buffer_kb;
 	bool				  sync;
 
+	/* output_limit.c; NULL: the count of the statement in this process */
+	int				  output_limit_kb;
+	pg_atomic_uint64 *output;
+
 	/*
 	 * For writers that may turn out to need no file: a segment of up to so many bytes
 	 * becomes ShfSegment.image, and opening is called before files are opened, each time
@@ -525,6 +531,18 @@ extern char *shuffle_place_path(const ShufflePlace *place, uint32 writer);
 extern void
 shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const char *routing,
 				uint32 writer, const ShfSegment *segment, int32 number, CommandId cid);
+
+/* ------------------------------------------------------------ output_limit.c */
+
+/* What the statement has written in this process; after a parallel part of it. */
+extern uint64 shuffle_output_written(void);
+extern void	  shuffle_output_set(uint64 written);
+
+/*
+ * Adds bytes to a count, NULL: that of the statement, and returns what is left of the
+ * limit.  Raises if there is nothing left.
+ */
+extern uint64 shuffle_output_add(pg_atomic_uint64 *count, uint64 bytes, int limit_kb);
 
 /* ------------------------------------------------------------ stats.c */
 

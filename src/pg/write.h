@@ -163,7 +163,8 @@ extern bytea *shuffle_job_direct_argument(const bytea *argument, const AttrNumbe
 
 /*
  * The job behind a sink's argument, as a copy in the current context, with the next
- * writer number.  Error unless it was made by the leader of this process.
+ * writer number and spec.output in shared memory, which stays until the context is reset.
+ * Error unless it was made by the leader of this process.
  */
 extern ShuffleJob *shuffle_job_open(bytea *argument);
 

@@ -59,6 +59,11 @@ struct ShuffleWriter
 	MemoryContext		  context;
 	MemoryContextCallback callback;
 
+	/* see output_limit.c */
+	int				  output_limit_kb;
+	pg_atomic_uint64 *output;
+	uint64			  written; /* of the engine, as counted there */
+
 	/* time spent on rows, see put_timed() */
 	uint64 begun;
 	uint64 sampled_at;
@@ -113,12 +118,49 @@ report(ShuffleWriter *writer, ShufflePhase phase)
 	writer->reported_at = shf_clock();
 }
 
+static pg_noinline void
+count_more_output(ShuffleWriter *writer, uint64 written)
+{
+	uint64 more = written - writer->written;
+	uint64 left;
+
+	writer->written = written;
+	left = shuffle_output_add(writer->output, more, writer->output_limit_kb);
+	shf_writer_limit_output(writer->engine,
+							left < PG_UINT64_MAX - written ? written + left : PG_UINT64_MAX);
+}
+
+static inline void
+count_output(ShuffleWriter *writer)
+{
+	uint64 written = shf_writer_written(writer->engine);
+
+	if (unlikely(written != writer->written))
+		count_more_output(writer, written);
+}
+
+/* If the engine has failed because of the limit, counting will tell. */
+static pg_noinline void
+raise_error(ShuffleWriter *writer, const ShfError *err)
+{
+	count_output(writer);
+	shuffle_raise(err);
+}
+
+#define CHECK_ENGINE(call, writer, err) \
+	do \
+	{ \
+		if (unlikely((call) != SHF_OK)) \
+			raise_error(writer, err); \
+	} while (0)
+
 static void
 writer_poll(void *arg)
 {
 	ShuffleWriter *writer = arg;
 
 	CHECK_FOR_INTERRUPTS();
+	count_output(writer);
 	if (writer->progress != 0 && ++writer->polls % REPORT_POLLS == 0 &&
 		shf_clock() - writer->reported_at > REPORT_NS)
 		report(writer, SHUFFLE_PHASE_RUN);
@@ -180,6 +222,7 @@ writer_wait(void *arg, int fd)
 	(void) WaitLatchOrSocket(MyLatch, events, fd, REPORT_NS / 1000000, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	count_output(writer);
 	if (writer->progress != 0 && shf_clock() - writer->reported_at > REPORT_NS)
 		report(writer, SHUFFLE_PHASE_RUN);
 }
@@ -193,6 +236,7 @@ shuffle_write_spec_settings(ShuffleWriteSpec *spec)
 	spec->block_min_rows = shuffle_setting_block_min_rows;
 	spec->write_buffer_kb = shuffle_setting_write_buffer_kb;
 	spec->sync = shuffle_setting_sync;
+	spec->output_limit_kb = shuffle_setting_output_limit_kb;
 }
 
 /* Accounts for up to wanted descriptors, at least one. */
@@ -320,6 +364,9 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 
 	if (shf_writer_open(&writer->engine, schema, &engine, &err) != SHF_OK)
 		raise_open_error(spec, schema, &engine, &err);
+	writer->output = spec->output;
+	writer->output_limit_kb = spec->output_limit_kb;
+	count_more_output(writer, 0);
 	writer->layout = shf_writer_layout(writer->engine);
 
 	writer->sampled_at = shf_clock();
@@ -341,7 +388,7 @@ put_row(ShuffleWriter *writer, int64 partition, const Datum *values, const bool 
 	if (partition < 0)
 		partition = shuffle_route(writer->router, values, isnull);
 	shuffle_pack_row(writer->map, writer->layout, shf_writer_row(writer->engine), values, isnull);
-	SHUFFLE_CHECK(shf_writer_append(writer->engine, (uint32) partition, &err), &err);
+	CHECK_ENGINE(shf_writer_append(writer->engine, (uint32) partition, &err), writer, &err);
 }
 
 /*
@@ -363,6 +410,7 @@ put_timed(ShuffleWriter *writer, int64 partition, const Datum *values, const boo
 
 	/* Less the clock itself, and a run if the row caused one. */
 	end = shf_clock();
+	count_output(writer);
 	spent = (double) (end - start) - (double) (start - first) -
 		(double) (shf_writer_metrics(writer->engine)->caller_ns - before);
 
@@ -424,7 +472,8 @@ shuffle_writer_end(ShuffleWriter *writer, int *nsegments)
 	ShfError		  err;
 
 	report(writer, SHUFFLE_PHASE_FINISH);
-	SHUFFLE_CHECK(shf_writer_finish(writer->engine, &segments, nsegments, &err), &err);
+	CHECK_ENGINE(shf_writer_finish(writer->engine, &segments, nsegments, &err), writer, &err);
+	count_output(writer);
 	report(writer, SHUFFLE_PHASE_WAIT);
 	release_descriptors(writer);
 	account_outside(writer);
@@ -454,7 +503,7 @@ shuffle_writer_drain(ShuffleWriter *writer)
 {
 	ShfError err;
 
-	SHUFFLE_CHECK(shf_writer_drain(writer->engine, &err), &err);
+	CHECK_ENGINE(shf_writer_drain(writer->engine, &err), writer, &err);
 	release_descriptors(writer);
 }
 
@@ -463,7 +512,7 @@ shuffle_writer_rest(ShuffleWriter *writer)
 {
 	ShfError err;
 
-	SHUFFLE_CHECK(shf_writer_rest(writer->engine, &err), &err);
+	CHECK_ENGINE(shf_writer_rest(writer->engine, &err), writer, &err);
 	release_descriptors(writer);
 }
 

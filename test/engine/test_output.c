@@ -353,6 +353,88 @@ test_modes_and_sync(void)
 	}
 }
 
+/* Exactly the limit may be written, in files or as an image, and not a byte more. */
+static void
+test_output_limit(void)
+{
+	static const uint32_t rows[] = {20000, 20000, 10, 10};
+
+	for (int i = 0; i < 4; i++)
+	{
+		uint64_t bytes;
+		Case	 c = new_case(&sample_key, layouts[i % 2], 7, rows[i]);
+
+		c.options.block_bytes = c.options.write_buffer_size = 65536;
+		c.options.memory_limit = shf_writer_min_memory(c.schema, &c.options) + 100000;
+		c.options.inline_max = 65536;
+		check_case(&c);
+		bytes = c.segments[0].bytes;
+		CHECK_INT(c.segments[0].image != NULL, rows[i] == 10);
+		CHECK_INT(shf_writer_written(c.writer), bytes);
+		close_case(&c);
+
+		for (int less = 0; less < 2; less++)
+		{
+			struct stat st;
+			uint64_t	stored = 0;
+
+			c = new_case(&sample_key, layouts[i % 2], 7, rows[i]);
+			c.options.block_bytes = c.options.write_buffer_size = 65536;
+			c.options.memory_limit = shf_writer_min_memory(c.schema, &c.options) + 100000;
+			c.options.inline_max = 65536;
+			c.options.output_limit = bytes - (uint64_t) less;
+			if (less == 0)
+				check_case(&c);
+			else
+			{
+				CHECK_ERR(write_case(&c), SHF_ERR_LIMIT, "is above the limit of");
+				CHECK_INT(shf_writer_written(c.writer), bytes);
+			}
+			for (uint32_t p = 0; p < 7; p++)
+			{
+				char path[300];
+
+				if (i % 2 == 0)
+					snprintf(path, sizeof(path), "%s-0.arrow", c.options.path);
+				else
+					snprintf(path, sizeof(path), "%s-0/p%05u.arrow", c.options.path, p);
+				if (stat(path, &st) == 0)
+					stored += (uint64_t) st.st_size;
+				if (i % 2 == 0)
+					break;
+			}
+			if (rows[i] == 10)
+				CHECK_INT(stored, 0);
+			else if (less == 0)
+				CHECK_INT(stored, bytes);
+			else
+				CHECK(stored > 0 && stored < bytes);
+			close_case(&c);
+		}
+	}
+}
+
+/* It may be changed while rows are written. */
+static void
+test_changed_output_limit(void)
+{
+	Case	c = new_case(&sample_key, SHF_LAYOUT_LOG, 1, 0);
+	ShfRow *row;
+
+	c.options.output_limit = 1;
+	CHECK_OK(shf_writer_open(&c.writer, c.schema, &c.options, &err));
+	row = shf_writer_row(c.writer);
+	shf_row_clear(shf_writer_layout(c.writer), row);
+	CHECK_OK(shf_writer_append(c.writer, 0, &err));
+	CHECK_INT(shf_writer_written(c.writer), 0);
+	shf_writer_limit_output(c.writer, 10000);
+	CHECK_OK(shf_writer_drain(c.writer, &err));
+	shf_writer_limit_output(c.writer, 0);
+	CHECK_ERR(shf_writer_finish(c.writer, &c.segments, &c.nsegments, &err), SHF_ERR_LIMIT,
+			  "limit of 0 bytes");
+	close_case(&c);
+}
+
 /* ---------------------------------------------------------------- images, rest, drain */
 
 /* A small segment has no file, in either layout, unless a large row came first. */
@@ -660,6 +742,8 @@ main(void)
 	RUN(test_bounded_descriptors);
 	RUN(test_most_partition_files);
 	RUN(test_modes_and_sync);
+	RUN(test_output_limit);
+	RUN(test_changed_output_limit);
 	RUN(test_images);
 	RUN(test_rest_and_drain);
 	RUN(test_granted_descriptors);
