@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "compat.h"
+
 /* Header of a stored numeric in the short form; numeric.c describes all of it. */
 #define SHUFFLE_NUMERIC_SHORT_FORM		  0x8000
 #define SHUFFLE_NUMERIC_SHORT_NEGATIVE	  0x2000
