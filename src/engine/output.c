@@ -17,6 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Write-back starts each time a file has grown by so much, long before it is synced. */
+#define WRITE_BACK_BYTES ((uint64_t) 4 << 20)
+
 #define MAX_DIRECT_WRITE ((size_t) 1 << 30) /* Linux writes at most 2 GB at once */
 
 static ShfCode
@@ -143,8 +146,9 @@ shf_output_count(ShfOutput *out, size_t len, ShfError *err)
 static ShfCode
 write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 {
-	uint64_t begun;
-	ShfCode	 code;
+	const uint64_t before = out->flushed;
+	uint64_t	   begun;
+	ShfCode		   code;
 
 	if (len == 0)
 		return SHF_OK;
@@ -154,6 +158,8 @@ write_out(ShfOutput *out, const uint8_t *data, size_t len, ShfError *err)
 	begun = shf_clock();
 	code = write_untimed(out, data, len, err);
 	out->account->write_ns += shf_clock() - begun;
+	if (code == SHF_OK && out->options->layout == SHF_LAYOUT_LOG)
+		code = shf_write_back(out, before, out->flushed, err);
 	return code;
 }
 
@@ -356,6 +362,28 @@ shf_fsync(ShfOutput *out, int fd)
 
 	out->account->sync_ns += shf_clock() - begun;
 	return result;
+}
+
+/*
+ * Without waiting, and all of the file: the kernel finds the dirty pages by itself.  A
+ * device that fails here may not do so again at fsync().  Elsewhere than on Linux, and on
+ * file systems that do not take the advice, fsync() has more to do.
+ */
+ShfCode
+shf_write_back(ShfOutput *out, uint64_t before, uint64_t after, ShfError *err)
+{
+#ifdef SYNC_FILE_RANGE_WRITE
+	if (out->options->sync && before / WRITE_BACK_BYTES != after / WRITE_BACK_BYTES)
+	{
+		uint64_t begun = shf_clock();
+		int		 result = sync_file_range(out->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+
+		out->account->sync_ns += shf_clock() - begun;
+		if (result < 0 && (errno == EIO || errno == ENOSPC || errno == EDQUOT))
+			return shf_error_errno(err, "could not write back file \"%s\"", out->path);
+	}
+#endif
+	return SHF_OK;
 }
 
 ShfCode

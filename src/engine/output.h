@@ -210,6 +210,12 @@ extern void shf_file_abandon(ShfOutput *out);
 extern ShfCode shf_sync_parent(ShfOutput *out, ShfError *err);
 extern ShfCode shf_sync_directory(ShfOutput *out, const char *path, ShfError *err);
 
+/*
+ * Has write-back of the current file begin if it is to be synced and has grown enough, from
+ * before to after bytes.
+ */
+extern ShfCode shf_write_back(ShfOutput *out, uint64_t before, uint64_t after, ShfError *err);
+
 /* fsync(), timed. */
 extern int shf_fsync(ShfOutput *out, int fd);
 

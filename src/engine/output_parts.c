@@ -177,12 +177,16 @@ static ShfCode
 leave_current(ShfOutput *out, ShfError *err)
 {
 	PartState *state = out->state;
+	PartFile  *file;
 	ShfCode	   code;
 
 	if (state->current == NONE)
 		return SHF_OK;
+	file = &state->files[state->current];
 	code = shf_output_flush(out, err);
-	state->files[state->current].bytes = out->file_bytes;
+	if (code == SHF_OK)
+		code = shf_write_back(out, file->bytes, out->file_bytes, err);
+	file->bytes = out->file_bytes;
 	state->current = NONE;
 	out->fd = -1;
 	return code;

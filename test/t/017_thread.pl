@@ -25,23 +25,30 @@ plan skip_all => 'needs a C compiler'
 
 sub device
 {
-	my ($delay, $errno, $offset) = @_;
+	my ($delay, $errno, $offset, $function) = @_;
 
 	# At once: a write may be reading it.
-	append_to_file("$orders.new", sprintf("%d %d %d\n", $delay, $errno // 0, $offset // 0));
+	append_to_file("$orders.new",
+		join(' ', $delay, $function // 'write', $errno // 0, $offset // 0) . "\n");
 	rename("$orders.new", $orders) or die $!;
 	unlink "$orders.log";
 	return;
 }
 
-# Who has written to segment files since the device was set.
-sub writers
+# Who has called the function for segment files since the device was set.
+sub callers_of
 {
+	my ($function) = @_;
 	my %who;
 
 	return '' unless -e "$orders.log";
-	$who{$_} = 1 foreach split /\n/, slurp_file("$orders.log");
+	$who{$_} = 1 foreach slurp_file("$orders.log") =~ /^(?:$function) (\w+)$/mg;
 	return join(' ', sort keys %who);
+}
+
+sub writers
+{
+	return callers_of('write');
 }
 
 my $node;
@@ -170,6 +177,34 @@ foreach my $how (sort keys %write)
 	}
 }
 
+# Write-back begins early, and what it reports is not lost.
+foreach my $how ('shuffle_write', 'partition files')
+{
+	my ($out, $err);
+
+	device(0);
+	$node->safe_psql('postgres', "SET shuffle_ext.sync = off; BEGIN; $write{$how}; ROLLBACK");
+	is(callers_of('fsync|sync_file_range'), '', "$how, sync = off: nothing is synced");
+	$node->safe_psql('postgres', "SET shuffle_ext.codec = 'none'; BEGIN; $write{$how}; ROLLBACK");
+	is(callers_of('fsync'), 'process', "$how: the process syncs at the end");
+	next if $how eq 'partition files';    # each is too small
+
+	like(callers_of('sync_file_range'), qr/thread/, "$how: the thread has write-back begin");
+	foreach my $case ([ 'fsync', 'sync' ], [ 'sync_file_range', 'write back' ])
+	{
+		my ($function, $verb) = @$case;
+
+		device(0, 5, 0, $function);
+		$node->psql('postgres', "SET shuffle_ext.codec = 'none'; $write{$how}", stderr => \$err);
+		like($err, qr/could not $verb file "[^"]+\.arrow": Input\/output error/,
+			"$how: error of $function");
+		nothing_left($node, "$how, error of $function");
+	}
+	device(0, 22, 0, 'sync_file_range');
+	$node->safe_psql('postgres', "SET shuffle_ext.codec = 'none'; BEGIN; $write{$how}; ROLLBACK");
+	is(callers_of('fsync'), 'process', "$how: a file system need not take the advice");
+}
+
 # A slow device: the backend waits in the queue, and is not slow itself.
 my $delay = 2;
 my $slack = 0.7;
@@ -281,7 +316,13 @@ is($node->safe_psql('postgres', 'TRUNCATE emptied; SELECT count(*) FROM shuffle_
 
 	device(200);
 	($harness, $stderr, $pid) = start_waiting($write{shuffle_write});
-	my ($rows, $bytes) = split /\|/, $node->safe_psql('postgres', $progress);
+	my ($rows, $bytes) = (0, 0);
+	wait_for(
+		'a first report of the wait',
+		sub {
+			($rows, $bytes) = split /\|/, $node->safe_psql('postgres', $progress);
+			return $rows > 1000;
+		});
 	my ($later_rows, $later_bytes) = ($rows, $bytes);
 	wait_for(
 		'bytes',
