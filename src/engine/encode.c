@@ -2,13 +2,14 @@
  * encode.c
  *	  The Arrow block encoder.
  *
- * A block is made in four steps:
- *	  plan		NULLs and variable-width bytes of each column are counted
- *	  layout	every buffer gets its place in the body, whose size is then known
+ * A block is made in three steps:
  *	  gather	column by column, values are copied from the packed rows to their buffers
+ *	  layout	every buffer gets its place in the body, whose size is then known
  *	  finish	compression if it pays, header, checksum
- * The first three are in gather.c.  Without a codec values are gathered where the
- * output will write them from; with one, into a scratch body.
+ * The first two are in gather.c.  With a codec values are gathered into scratch memory,
+ * from where buffers are compressed into the body one by one.  Without one, or when a block
+ * is too small for it, they are gathered where the output will write them from; what there
+ * is in each column must be counted before.
  *
  * Nothing is allocated per block, unless nested columns or a large row outgrow what
  * earlier blocks needed.
@@ -48,7 +49,7 @@ finish_message(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, uint32_t 
 }
 
 /*
- * Compresses the scratch body buffer by buffer to dst and fills e->stored.
+ * Compresses the body buffer by buffer to dst and fills e->stored.
  * *stored_bytes: size of the new body.
  */
 static ShfCode
@@ -59,7 +60,7 @@ compress_body(ShfArrowEncoder *e, uint8_t *dst, uint64_t *stored_bytes, ShfError
 
 	for (int b = 0; b < e->template.nbuffers; b++)
 	{
-		const uint8_t *src = e->scratch + e->spans[b].offset;
+		const uint8_t *src = e->sources[b];
 		size_t		   len = (size_t) e->spans[b].length;
 		int64_t		   prefix = (int64_t) len;
 		size_t		   written = 0;
@@ -96,22 +97,33 @@ compress_body(ShfArrowEncoder *e, uint8_t *dst, uint64_t *stored_bytes, ShfError
 	return SHF_OK;
 }
 
-/* Room for the uncompressed body; above the normal size for one block only. */
-static ShfCode
-reserve_scratch(ShfArrowEncoder *e, uint64_t bytes, ShfError *err)
+/* Writes the body as it is, buffer by buffer, zeroes between them. */
+static void
+store_body(const ShfArrowEncoder *e, uint8_t *dst)
 {
-	size_t want = bytes > e->scratch_normal ? bytes : e->scratch_normal;
+	for (int b = 0; b < e->template.nbuffers; b++)
+	{
+		const ShfSpan *span = &e->spans[b];
+		size_t		   len = (size_t) span->length;
 
-	if (e->scratch_cap == want || (e->scratch_cap >= bytes && e->scratch_cap == e->scratch_normal))
+		if (len == 0)
+			continue;
+		memcpy(dst + span->offset, e->sources[b], len);
+		memset(dst + span->offset + len, 0, (size_t) shf_pad8(len) - len);
+	}
+}
+
+static ShfCode
+reserve_scratch(ShfArrowEncoder *e, ShfError *err)
+{
+	if (e->scratch_cap > 0)
 		return SHF_OK;
-	free(e->scratch);
-	shf_account(e->account, e->scratch_cap, 0);
-	e->scratch_cap = 0;
-	e->scratch = malloc(want);
+	e->scratch = malloc(e->scratch_bytes);
 	if (e->scratch == NULL)
-		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a block of %zu bytes", want);
-	e->scratch_cap = want;
-	shf_account(e->account, 0, want);
+		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a block of %zu bytes",
+						 e->scratch_bytes);
+	e->scratch_cap = e->scratch_bytes;
+	shf_account(e->account, 0, e->scratch_cap);
 	return SHF_OK;
 }
 
@@ -171,6 +183,37 @@ shf_arrow_compressor(ShfArrowEncoder *e, ShfError *err)
 	return shf_compressor_create(&e->compressor, e->options->codec, err);
 }
 
+/*
+ * Gathers n rows where the output writes them from.  When the block turns out to be worth
+ * compressing, *done is false and nothing has happened.
+ */
+static ShfCode
+make_plain(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, const ShfRows *rows, uint32_t n,
+		   bool *done, uint64_t *gathered, ShfError *err)
+{
+	uint64_t body_bytes;
+	uint8_t *message;
+	ShfCode	 code;
+
+	shf_arrow_count(e, rows, n);
+	body_bytes = shf_arrow_layout(e, n);
+	*done = e->options->codec.kind == SHF_CODEC_NONE || body_bytes < SHF_MIN_COMPRESSED_BODY;
+	if (!*done)
+		return SHF_OK;
+	code = shf_output_reserve(out, partition, n, e->template.bytes + body_bytes, &message, err);
+	if (code != SHF_OK)
+		return code;
+	shf_arrow_place(e, message + e->template.bytes);
+	shf_arrow_gather_fixed(e, rows, n);
+	shf_arrow_gather_variable(e, rows, n);
+	if (gathered != NULL)
+		*gathered = shf_work_clock(e->account);
+	if (e->nnested > 0)
+		shf_arrow_account(e);
+	return finish_message(e, out, partition, n, message, e->spans, body_bytes, body_bytes, false,
+						  err);
+}
+
 /* *gathered: the work clock when the rows were in columns, unless it is NULL. */
 static ShfCode
 make_block(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, const ShfRows *rows,
@@ -180,50 +223,47 @@ make_block(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, const ShfRows
 	uint64_t body_bytes;
 	uint64_t stored_bytes;
 	uint8_t *message;
-	ShfCode	 code;
+	bool	 done = false;
+	ShfCode	 code = SHF_OK;
 
 	if (e->nnested > 0)
-	{
 		code = shf_arrow_build_nested(e, rows, &n, err);
-		if (code != SHF_OK)
-			return code;
-	}
-	shf_arrow_plan(e, rows, &n);
+	if (code != SHF_OK)
+		return code;
+	shf_arrow_fit(e, rows, &n);
 	*taken = n;
-	body_bytes = shf_arrow_layout(e, n);
-
-	if (e->options->codec.kind == SHF_CODEC_NONE || body_bytes < SHF_MIN_COMPRESSED_BODY)
-	{
-		code = shf_output_reserve(out, partition, n, e->template.bytes + body_bytes, &message, err);
-		if (code != SHF_OK)
-			return code;
-		shf_arrow_gather(e, rows, n, message + e->template.bytes);
-		if (gathered != NULL)
-			*gathered = shf_work_clock(e->account);
-		if (e->nnested > 0)
-			shf_arrow_account(e);
-		return finish_message(e, out, partition, n, message, e->spans, body_bytes, body_bytes,
-							  false, err);
-	}
+	if (e->options->codec.kind == SHF_CODEC_NONE ||
+		(uint64_t) n * rows->row_bytes < SHF_MIN_COMPRESSED_BODY)
+		code = make_plain(e, out, partition, rows, n, &done, gathered, err);
+	if (code != SHF_OK || done)
+		return code;
 
 	code = shf_arrow_compressor(e, err);
 	if (code == SHF_OK)
-		code = reserve_scratch(e, body_bytes, err);
+		code = reserve_scratch(e, err);
 	if (code != SHF_OK)
 		return code;
-	shf_arrow_gather(e, rows, n, e->scratch);
+	shf_arrow_place_scratch(e, rows, n);
+	shf_arrow_gather_fixed(e, rows, n);
+	body_bytes = shf_arrow_layout(e, n);
+	shf_arrow_gather_variable(e, rows, n);
 	if (gathered != NULL)
 		*gathered = shf_work_clock(e->account);
 	code = shf_output_reserve(out, partition, n, compressed_bound(e), &message, err);
-	if (code == SHF_OK)
+	if (code == SHF_OK && body_bytes >= SHF_MIN_COMPRESSED_BODY)
 		code = compress_body(e, message + e->template.bytes, &stored_bytes, err);
+	else
+		stored_bytes = body_bytes;
 	if (code != SHF_OK)
 		return code;
+	if (stored_bytes >= body_bytes)
+		store_body(e, message + e->template.bytes);
+
+	/* This may free what nested columns were built in. */
 	shf_arrow_account(e);
 	if (stored_bytes < body_bytes)
 		return finish_message(e, out, partition, n, message, e->stored, stored_bytes, body_bytes,
 							  true, err);
-	memcpy(message + e->template.bytes, e->scratch, body_bytes);
 	return finish_message(e, out, partition, n, message, e->spans, body_bytes, body_bytes, false,
 						  err);
 }
@@ -264,14 +304,30 @@ count_variable(const ShfSchema *schema, bool nested_only)
 }
 
 /*
- * The body of a block of flat columns is no larger than its packed rows but for the
- * padding of each buffer and one offset per column.  Nested columns may add as much
- * again before the block is cut.
+ * The flat columns of a block are no larger than its packed rows but for the padding of
+ * each buffer, one offset per column, and narrow decimals, which are twice as wide: with
+ * the 8 bytes before the slots that is less than twice the size for all the rows.
  */
+static uint64_t
+max_flat(const ShfSchema *schema, const ShfWriterOptions *options, int nbuffers)
+{
+	uint64_t narrow = 0;
+
+	for (int i = 0; i < schema->nfields; i++)
+	{
+		if (schema->fields[i].kind == SHF_DECIMAL128 &&
+			schema->fields[i].precision <= SHF_NARROW_DIGITS)
+			narrow++;
+	}
+	return (uint64_t) options->block_bytes * (2 * narrow + 1) / (narrow + 1) +
+		16 * (uint64_t) nbuffers;
+}
+
+/* Nested columns may add as much again before the block is cut. */
 static uint64_t
 max_body(const ShfSchema *schema, const ShfWriterOptions *options, int nbuffers)
 {
-	uint64_t bytes = (uint64_t) options->block_bytes + 16 * (uint64_t) nbuffers;
+	uint64_t bytes = max_flat(schema, options, nbuffers);
 
 	if (count_variable(schema, true) > 0)
 		bytes += options->block_bytes;
@@ -303,7 +359,7 @@ shf_arrow_encoder_memory(const ShfSchema *schema)
 
 	shf_schema_count(schema, &nnodes, &nbuffers);
 	return sizeof(ShfArrowEncoder) + 2 * shf_template_bytes(nnodes, nbuffers) +
-		(uint64_t) schema->nfields * sizeof(ShfEncodeColumn) +
+		(uint64_t) schema->nfields * (sizeof(ShfEncodeColumn) + 2 * sizeof(int64_t)) +
 		(uint64_t) nnodes * (16 + sizeof(ShfBuilder)) +
 		(uint64_t) nbuffers *
 		(2 * sizeof(ShfSpan) + sizeof(uint8_t *) + sizeof(bool) + sizeof(uint8_t) +
@@ -322,7 +378,7 @@ shf_arrow_growing_memory(const ShfSchema *schema, const ShfWriterOptions *option
 	if (count_variable(schema, true) > 0)
 		bytes += 4 * (uint64_t) options->block_bytes;
 	if (options->codec.kind != SHF_CODEC_NONE)
-		bytes += max_body(schema, options, nbuffers) + shf_compressor_memory(options->codec);
+		bytes += max_flat(schema, options, nbuffers) + shf_compressor_memory(options->codec);
 	return bytes;
 }
 
@@ -367,6 +423,7 @@ encoder_free(ShfEncoder *base)
 	free(e->stored);
 	free(e->scratch);
 	free(e->large_offsets);
+	free(e->large_decimals);
 	free(e->large_header);
 	free(e);
 }
@@ -391,6 +448,8 @@ gather_of(const ShfField *field)
 		case SHF_LIST:
 		case SHF_STRUCT:
 			return SHF_GATHER_NESTED;
+		case SHF_DECIMAL128:
+			return field->precision <= SHF_NARROW_DIGITS ? SHF_GATHER_NARROW : SHF_GATHER_16;
 		default:
 			break;
 	}
@@ -524,13 +583,14 @@ shf_arrow_encoder_create(ShfEncoder **encoder, const ShfSchema *schema,
 	e->sources = calloc(nbuffers, sizeof(*e->sources));
 	e->stored = calloc(nbuffers, sizeof(*e->stored));
 	e->large_offsets = calloc(2 * ((size_t) row_layout->nvar + 1), sizeof(*e->large_offsets));
+	e->large_decimals = calloc(2 * ((size_t) schema->nfields + 1), sizeof(*e->large_decimals));
 	e->large_header = malloc(e->template.bytes);
 	if (e->columns == NULL || e->builders == NULL || e->raw_forbidden == NULL ||
 		e->value_widths == NULL || e->histories == NULL || e->nodes == NULL || e->spans == NULL ||
 		e->sources == NULL || e->stored == NULL || e->large_offsets == NULL ||
-		e->large_header == NULL)
+		e->large_decimals == NULL || e->large_header == NULL)
 		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a block encoder");
 	if (options->codec.kind != SHF_CODEC_NONE)
-		e->scratch_normal = max_body(schema, options, e->template.nbuffers);
+		e->scratch_bytes = max_flat(schema, options, e->template.nbuffers);
 	return init_columns(e, err);
 }

@@ -65,6 +65,7 @@ typedef enum ShfGather
 	SHF_GATHER_8,
 	SHF_GATHER_16,
 	SHF_GATHER_N,
+	SHF_GATHER_NARROW, /* int64 to 16 bytes */
 	SHF_GATHER_VAR,
 	SHF_GATHER_NESTED
 } ShfGather;
@@ -74,7 +75,7 @@ typedef struct ShfEncodeColumn
 	/* constant */
 	ShfGather	gather;
 	uint32_t	slot;	   /* offset of the slot in a packed row */
-	uint32_t	width;	   /* fixed-width kinds: bytes of a value */
+	uint32_t	width;	   /* fixed-width kinds: bytes of an Arrow value */
 	uint32_t	null_byte; /* offset in a packed row */
 	uint8_t		null_bit;
 	int			field;
@@ -89,7 +90,6 @@ typedef struct ShfEncodeColumn
 	uint8_t *validity; /* NULL: no NULLs */
 	int32_t *offsets;
 	uint8_t *data;
-	uint32_t filled; /* variable-width bytes gathered so far */
 } ShfEncodeColumn;
 
 typedef struct ShfArrowEncoder
@@ -113,7 +113,7 @@ typedef struct ShfArrowEncoder
 	ShfBuilder *builders;	   /* [nnested] */
 	uint64_t	builders_held; /* as accounted */
 
-	/* the current block: nodes, uncompressed buffers, where copied ones come from */
+	/* the current block: nodes, uncompressed buffers, where their bytes are */
 	int64_t		   *nodes;	 /* [2 * nnodes] */
 	ShfSpan		   *spans;	 /* [nbuffers] */
 	const uint8_t **sources; /* [nbuffers] */
@@ -121,12 +121,14 @@ typedef struct ShfArrowEncoder
 
 	const uint32_t *prefetched; /* order entries before this one are asked for */
 
-	uint8_t *scratch; /* uncompressed body; codec only */
-	size_t	 scratch_cap;
-	size_t	 scratch_normal;
+	uint8_t *scratch;		/* flat columns of a block, uncompressed; codec only */
+	size_t	 scratch_cap;	/* 0: not allocated */
+	size_t	 scratch_bytes; /* what any block needs */
+	size_t	 scratch_used;	/* by the current block */
 
-	int32_t *large_offsets; /* [2 * nvar] offsets of a large row */
-	uint8_t *large_header;	/* its message without body */
+	int32_t *large_offsets;	 /* [2 * nvar] offsets of a large row */
+	int64_t *large_decimals; /* [2 * ncolumns] its narrow decimals */
+	uint8_t *large_header;	 /* its message without body */
 } ShfArrowEncoder;
 
 static inline uint64_t
@@ -142,15 +144,30 @@ shf_pad8(uint64_t n)
 #define SHF_MIN_COMPRESSED_BODY 4096
 
 /*
- * gather.c: builds the nested columns and counts NULLs and bytes of the first *n rows,
- * or of fewer if block_bytes says so; fills nodes and spans and returns the bytes of
- * the body; fills the body.
+ * gather.c.  First *n is made smaller if block_bytes says so, and nested columns are built.
+ * Then there are two ways:
+ *
+ *	  count, layout, place, gather_fixed, gather_variable	into a body in its final form
+ *	  place_scratch, gather_fixed, layout, gather_variable	into the scratch memory
+ *
+ * The first reads every row three times, the second twice, and both leave in sources where
+ * each buffer is.
  */
 extern ShfCode
 shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, ShfError *err);
-extern void		shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n);
+extern void shf_arrow_fit(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n);
+extern void shf_arrow_count(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n);
+
+/* Fills nodes and spans from the counts; returns the bytes of the body. */
 extern uint64_t shf_arrow_layout(ShfArrowEncoder *e, uint32_t n);
-extern void shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *body);
+
+/* Say where the buffers are to be made; the body's padding is written. */
+extern void shf_arrow_place(ShfArrowEncoder *e, uint8_t *body);
+extern void shf_arrow_place_scratch(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n);
+
+/* All that has a fixed width: bitmaps, values, offsets.  Counts on the way. */
+extern void shf_arrow_gather_fixed(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n);
+extern void shf_arrow_gather_variable(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n);
 
 /* encode_large.c */
 extern ShfCode shf_arrow_large_row(ShfEncoder *e, ShfOutput *out, uint32_t partition,

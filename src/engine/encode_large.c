@@ -174,6 +174,14 @@ list_buffers(ShfArrowEncoder *e, const ShfRow *row, ShfError *err)
 			/* A Bool slot of 0 or 1 is a bitmap of one row. */
 			span[1].length = col->width;
 			source[1] = row->fixed + col->slot;
+			if (col->gather == SHF_GATHER_NARROW)
+			{
+				int64_t *wide = e->large_decimals + 2 * c;
+
+				memcpy(&wide[0], row->fixed + col->slot, sizeof(wide[0]));
+				wide[1] = wide[0] >> 63;
+				source[1] = (const uint8_t *) wide;
+			}
 		}
 	}
 	return SHF_OK;

@@ -2,16 +2,15 @@
  * gather.c
  *	  From packed rows to Arrow buffers: the loops that touch every row.
  *
- * Everything here goes through the rows of a block in sub-batches, column by column,
- * so that the rows of one stay in cache while all columns pass over them.
+ * Everything here goes through the rows of a block in sub-batches, column by column, so
+ * that the rows of one stay in cache while all columns pass over them.  Partition order is
+ * random access, which no hardware foresees: a few rows of the next sub-batch are asked
+ * for before each column, so that the memory works while the columns are copied.
  */
 #include "encode.h"
 
-/* Rows per column pass: a multiple of 8 (bitmaps); they should stay in L2 at least. */
-#define SUB_BATCH 256
-
-/* So many rows behind those being worked on are asked for. */
-#define PREFETCH_ROWS 128
+/* Rows per column pass: a multiple of 8 (bitmaps).  Two of them should fit the L1 cache. */
+#define SUB_BATCH 64
 
 /* Lines asked for per row at most: longer rows are worth the hardware's prefetcher. */
 #define PREFETCH_LINES 4
@@ -19,26 +18,27 @@
 /* Short values are copied as one or two chunks, whatever their length. */
 #define VAR_CHUNK 16
 
-/* ---------------------------------------------------------------- plan */
+/* ---------------------------------------------------------------- rows */
 
 /*
- * Asks for the rows up to PREFETCH_ROWS behind these, as far as they are known and not
- * asked for already: partition order is random access, which no hardware foresees.
+ * Asks for the rows before "until" in the order, as far as they are known and not asked
+ * for already.
  */
 static inline void
-prefetch_rows(ShfArrowEncoder *e, const ShfRows *rows, const uint32_t *order)
+prefetch_rows(ShfArrowEncoder *e, const ShfRows *rows, const uint32_t *until)
 {
 	const uint32_t *known = rows->order + rows->n + rows->ahead;
-	const uint32_t *wanted = order + PREFETCH_ROWS < known ? order + PREFETCH_ROWS : known;
 	const uint32_t *from = e->prefetched;
 	uint32_t		last = rows->row_bytes - 1;
 
 	/* What is left from another run or partition lies outside. */
 	if (from < rows->order || from > known)
 		from = rows->order;
+	if (until > known)
+		until = known;
 	if (last > 64 * PREFETCH_LINES - 1)
 		last = 64 * PREFETCH_LINES - 1;
-	for (; from < wanted; from++)
+	for (; from < until; from++)
 	{
 		const uint8_t *row = shf_row_at(rows->arena, *from);
 
@@ -48,6 +48,36 @@ prefetch_rows(ShfArrowEncoder *e, const ShfRows *rows, const uint32_t *order)
 	}
 	e->prefetched = from;
 }
+
+static inline uint32_t
+load32(const uint8_t *p)
+{
+	uint32_t value;
+
+	memcpy(&value, p, sizeof(value));
+	return value;
+}
+
+/* Where the value of a variable-width column begins and ends in a row. */
+static inline uint32_t
+value_start(const ShfArrowEncoder *e, const ShfEncodeColumn *col, const uint8_t *row)
+{
+	return col->var > 0 ? load32(row + col->slot - sizeof(uint32_t)) : e->layout->fixed_bytes;
+}
+
+static inline uint32_t
+value_end(const ShfEncodeColumn *col, const uint8_t *row)
+{
+	return load32(row + col->slot);
+}
+
+static inline bool
+may_be_null(const ShfEncodeColumn *col, const ShfRows *rows)
+{
+	return rows->nulls[col->field / 32] >> (col->field % 32) & 1;
+}
+
+/* ---------------------------------------------------------------- which rows */
 
 /*
  * Nested columns are built row by row, before anything else: their Arrow form may be
@@ -70,21 +100,24 @@ shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, Shf
 		packed += shf_row_bytes(row);
 		if (packed > e->options->block_bytes && i > 0)
 			break;
-		prefetch_rows(e, rows, rows->order + i);
+		prefetch_rows(e, rows, rows->order + i + SUB_BATCH);
 
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			ShfEncodeColumn *col = &e->columns[c];
-			uint32_t		 slot[2];
 			ShfCode			 code;
 
 			if (col->gather != SHF_GATHER_NESTED)
 				continue;
-			memcpy(slot, row + col->slot, sizeof(slot));
 			if (row[col->null_byte] >> col->null_bit & 1)
 				code = shf_builder_append_null(col->nested, err);
 			else
-				code = shf_builder_append(col->nested, row + slot[0], slot[1], err);
+			{
+				uint32_t start = value_start(e, col, row);
+
+				code =
+					shf_builder_append(col->nested, row + start, value_end(col, row) - start, err);
+			}
 			if (code != SHF_OK)
 				return code;
 		}
@@ -102,86 +135,70 @@ shf_arrow_build_nested(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n, Shf
 	return SHF_OK;
 }
 
-/* How many of n rows fit into what is left of block_bytes. */
-static uint32_t
-count_fitting(const uint8_t *arena, const uint32_t *order, uint32_t n, uint64_t *left)
-{
-	for (uint32_t i = 0; i < n; i++)
-	{
-		uint32_t bytes = shf_row_bytes(shf_row_at(arena, order[i]));
-
-		if (bytes > *left)
-			return i;
-		*left -= bytes;
-	}
-	return n;
-}
-
-/*
- * Counts NULLs and variable-width bytes of the first *n rows, or of fewer: as many as
- * block_bytes holds, at least one.
- */
+/* Makes *n as small as block_bytes asks for, but not less than one. */
 void
-shf_arrow_plan(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n)
+shf_arrow_fit(ShfArrowEncoder *e, const ShfRows *rows, uint32_t *n)
 {
-	const uint32_t *order = rows->order;
-	uint64_t		left = e->options->block_bytes;
-	bool			cut = (uint64_t) *n * rows->max_row_bytes > left;
-	uint32_t		planned = 0;
-	uint32_t		count;
+	uint64_t left = e->options->block_bytes;
+	uint32_t i = 0;
 
-	if (cut && e->layout->nvar == 0)
+	if ((uint64_t) *n * rows->max_row_bytes <= left)
+		return;
+	if (e->layout->nvar == 0)
 	{
 		uint32_t most = (uint32_t) left / e->layout->fixed_bytes;
 
-		*n = *n < most ? *n : most;
-		cut = false;
+		*n = most == 0 ? 1 : *n < most ? *n : most;
+		return;
 	}
+	for (; i < *n; i++)
+	{
+		uint32_t bytes;
+
+		prefetch_rows(e, rows, rows->order + i + SUB_BATCH);
+		bytes = shf_row_bytes(shf_row_at(rows->arena, rows->order[i]));
+		if (bytes > left)
+			break;
+		left -= bytes;
+	}
+	*n = i > 0 ? i : 1;
+}
+
+/* Counts NULLs and variable-width bytes of n rows. */
+void
+shf_arrow_count(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
+{
+	const uint8_t *arena = rows->arena;
+
 	for (int c = 0; c < e->ncolumns; c++)
 	{
 		e->columns[c].null_count = 0;
 		e->columns[c].var_bytes = 0;
 	}
-	for (; planned < *n; planned += count, order += count)
+	for (uint32_t base = 0; base < n; base += SUB_BATCH)
 	{
-		count = *n - planned < SUB_BATCH ? *n - planned : SUB_BATCH;
-		prefetch_rows(e, rows, order + count);
-		if (cut)
-		{
-			uint32_t fitting = count_fitting(rows->arena, order, count, &left);
+		const uint32_t *order = rows->order + base;
+		uint32_t		count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
 
-			if (fitting < count)
-			{
-				count = planned + fitting > 0 ? fitting : 1;
-				*n = planned + count;
-			}
-		}
+		prefetch_rows(e, rows, order + count + SUB_BATCH);
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			ShfEncodeColumn *col = &e->columns[c];
 
-			if (rows->nulls[col->field / 32] >> (col->field % 32) & 1)
+			if (may_be_null(col, rows))
 			{
-				const uint8_t *at = rows->arena + col->null_byte;
-				uint32_t	   nulls = 0;
-
 				for (uint32_t i = 0; i < count; i++)
-					nulls += at[(size_t) order[i] * 8] >> col->null_bit & 1;
-				col->null_count += nulls;
+					col->null_count +=
+						shf_row_at(arena, order[i])[col->null_byte] >> col->null_bit & 1;
 			}
 			if (col->gather == SHF_GATHER_VAR)
 			{
-				const uint8_t *at = rows->arena + col->slot + 4;
-				uint64_t	   bytes = 0;
-
 				for (uint32_t i = 0; i < count; i++)
 				{
-					uint32_t len;
+					const uint8_t *row = shf_row_at(arena, order[i]);
 
-					memcpy(&len, at + (size_t) order[i] * 8, sizeof(len));
-					bytes += len;
+					col->var_bytes += value_end(col, row) - value_start(e, col, row);
 				}
-				col->var_bytes += bytes;
 			}
 		}
 	}
@@ -197,7 +214,6 @@ place(ShfSpan *span, uint64_t *at, uint64_t length)
 	*at += shf_pad8(length);
 }
 
-/* Fills nodes and spans for n rows; returns the bytes of the body. */
 uint64_t
 shf_arrow_layout(ShfArrowEncoder *e, uint32_t n)
 {
@@ -238,105 +254,8 @@ shf_arrow_layout(ShfArrowEncoder *e, uint32_t n)
 	return at;
 }
 
-/* ---------------------------------------------------------------- gather */
-
-/* Bits of n rows: row byte at "at", bit number "bit", inverted or not. */
-static void
-gather_bits(uint8_t *dst, const uint8_t *at, unsigned bit, unsigned flip, const uint32_t *order,
-			uint32_t n)
-{
-	uint32_t i = 0;
-
-	for (; i + 8 <= n; i += 8)
-	{
-		unsigned byte = 0;
-
-		for (unsigned b = 0; b < 8; b++)
-			byte |= ((unsigned) (at[(size_t) order[i + b] * 8] >> bit & 1) ^ flip) << b;
-		*dst++ = (uint8_t) byte;
-	}
-	if (i < n)
-	{
-		unsigned byte = 0;
-
-		for (unsigned b = 0; i + b < n; b++)
-			byte |= ((unsigned) (at[(size_t) order[i + b] * 8] >> bit & 1) ^ flip) << b;
-		*dst = (uint8_t) byte;
-	}
-}
-
-/* One loop per width, so that the copy is a load and a store. */
-#define GATHER_FIXED(width) \
-	do \
-	{ \
-		for (uint32_t i = 0; i < n; i++) \
-			memcpy(dst + (size_t) i * (width), at + (size_t) order[i] * 8, (width)); \
-	} while (0)
-
-static void
-gather_fixed(const ShfEncodeColumn *col, uint8_t *dst, const uint8_t *at, const uint32_t *order,
-			 uint32_t n)
-{
-	switch (col->gather)
-	{
-		case SHF_GATHER_1:
-			GATHER_FIXED(1);
-			break;
-		case SHF_GATHER_2:
-			GATHER_FIXED(2);
-			break;
-		case SHF_GATHER_4:
-			GATHER_FIXED(4);
-			break;
-		case SHF_GATHER_8:
-			GATHER_FIXED(8);
-			break;
-		case SHF_GATHER_16:
-			GATHER_FIXED(16);
-			break;
-		default:
-			GATHER_FIXED(col->width);
-	}
-}
-
-/*
- * Offsets and bytes of rows base .. base + n - 1.  A short value is copied in whole
- * chunks where the buffer goes on behind it: what is copied too much is overwritten by
- * the next value.  (Behind the last row of the arena there is room to read, see
- * SHF_ROWBUF_SLACK.)
- */
-static void
-gather_var(ShfEncodeColumn *col, uint32_t base, const uint8_t *arena, const uint32_t *order,
-		   uint32_t n)
-{
-	int32_t *offsets = col->offsets + base;
-	uint8_t *data = col->data;
-	uint32_t filled = col->filled;
-	uint32_t end = (uint32_t) col->var_bytes;
-
-	for (uint32_t i = 0; i < n; i++)
-	{
-		const uint8_t *row = shf_row_at(arena, order[i]);
-		uint32_t	   slot[2];
-
-		memcpy(slot, row + col->slot, sizeof(slot));
-		if (slot[1] <= 2 * VAR_CHUNK && end - filled >= 2 * VAR_CHUNK)
-		{
-			memcpy(data + filled, row + slot[0], VAR_CHUNK);
-			if (slot[1] > VAR_CHUNK)
-				memcpy(data + filled + VAR_CHUNK, row + slot[0] + VAR_CHUNK, VAR_CHUNK);
-		}
-		else if (slot[1] > 0)
-			memcpy(data + filled, row + slot[0], slot[1]);
-		filled += slot[1];
-		offsets[i + 1] = (int32_t) filled;
-	}
-	col->filled = filled;
-}
-
-/* Fills the body, which layout() has measured. */
 void
-shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *body)
+shf_arrow_place(ShfArrowEncoder *e, uint8_t *body)
 {
 	int nbuffers = e->template.nbuffers;
 
@@ -368,36 +287,235 @@ shf_arrow_gather(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n, uint8_t *b
 		if (col->gather == SHF_GATHER_VAR)
 		{
 			col->offsets = (int32_t *) (body + span[1].offset);
-			col->offsets[0] = 0;
-			col->filled = 0;
 			col->data = body + span[2].offset;
 		}
 		else
 			col->data = body + span[1].offset;
 	}
+}
 
+/*
+ * Variable-width values come last: their bytes are known when the offsets have been made.
+ * shf_arrow_gather_variable() finds their place behind all else.
+ */
+void
+shf_arrow_place_scratch(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
+{
+	uint8_t *at = e->scratch;
+
+	for (int c = 0; c < e->ncolumns; c++)
+	{
+		ShfEncodeColumn *col = &e->columns[c];
+		const uint8_t  **source = e->sources + col->buffer;
+
+		if (col->gather == SHF_GATHER_NESTED)
+			continue;
+		col->validity = NULL;
+		if (may_be_null(col, rows))
+		{
+			*source = col->validity = at;
+			at += shf_pad8((n + 7) / 8);
+		}
+		source++;
+		if (col->gather == SHF_GATHER_VAR)
+		{
+			*source = at;
+			col->offsets = (int32_t *) at;
+			at += shf_pad8(4 * ((uint64_t) n + 1));
+			col->data = NULL;
+			continue;
+		}
+		*source = col->data = at;
+		at += shf_pad8(col->gather == SHF_GATHER_BOOL ? (n + 7) / 8 : (uint64_t) n * col->width);
+	}
+	e->scratch_used = (size_t) (at - e->scratch);
+}
+
+/* ---------------------------------------------------------------- gather */
+
+/*
+ * Bits of n rows: row byte at "at", bit number "bit", inverted or not.  Returns how many
+ * are set.
+ */
+static uint32_t
+gather_bits(uint8_t *dst, const uint8_t *at, unsigned bit, unsigned flip, const uint32_t *order,
+			uint32_t n)
+{
+	uint32_t set = 0;
+
+	for (uint32_t i = 0; i < n; i += 8)
+	{
+		uint32_t left = n - i < 8 ? n - i : 8;
+		unsigned byte = 0;
+
+		for (unsigned b = 0; b < left; b++)
+			byte |= ((unsigned) (at[(size_t) order[i + b] * 8] >> bit & 1) ^ flip) << b;
+		*dst++ = (uint8_t) byte;
+		set += (uint32_t) __builtin_popcount(byte);
+	}
+	return set;
+}
+
+/* One loop per width, so that the copy is a load and a store. */
+#define GATHER_FIXED(width) \
+	do \
+	{ \
+		for (uint32_t i = 0; i < n; i++) \
+			memcpy(dst + (size_t) i * (width), at + (size_t) order[i] * 8, (width)); \
+	} while (0)
+
+static void
+gather_values(const ShfEncodeColumn *col, uint8_t *dst, const uint8_t *at, const uint32_t *order,
+			  uint32_t n)
+{
+	switch (col->gather)
+	{
+		case SHF_GATHER_1:
+			GATHER_FIXED(1);
+			break;
+		case SHF_GATHER_2:
+			GATHER_FIXED(2);
+			break;
+		case SHF_GATHER_4:
+			GATHER_FIXED(4);
+			break;
+		case SHF_GATHER_8:
+			GATHER_FIXED(8);
+			break;
+		case SHF_GATHER_16:
+			GATHER_FIXED(16);
+			break;
+		case SHF_GATHER_NARROW:
+			for (uint32_t i = 0; i < n; i++)
+			{
+				int64_t wide[2];
+
+				memcpy(&wide[0], at + (size_t) order[i] * 8, sizeof(wide[0]));
+				wide[1] = wide[0] >> 63;
+				memcpy(dst + (size_t) i * sizeof(wide), wide, sizeof(wide));
+			}
+			break;
+		default:
+			GATHER_FIXED(col->width);
+	}
+}
+
+/* Offsets behind the one at offsets[0], which is known. */
+static void
+gather_offsets(const ShfArrowEncoder *e, const ShfEncodeColumn *col, int32_t *offsets,
+			   const uint8_t *arena, const uint32_t *order, uint32_t n)
+{
+	int32_t filled = offsets[0];
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const uint8_t *row = shf_row_at(arena, order[i]);
+
+		filled += (int32_t) (value_end(col, row) - value_start(e, col, row));
+		offsets[i + 1] = filled;
+	}
+}
+
+void
+shf_arrow_gather_fixed(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
+{
+	const uint32_t step = SUB_BATCH / (uint32_t) (e->ncolumns + 1) + 1;
+
+	for (int c = 0; c < e->ncolumns; c++)
+	{
+		ShfEncodeColumn *col = &e->columns[c];
+
+		if (col->gather == SHF_GATHER_VAR)
+			col->offsets[0] = 0;
+		col->null_count = 0;
+	}
 	for (uint32_t base = 0; base < n; base += SUB_BATCH)
 	{
 		const uint32_t *order = rows->order + base;
 		uint32_t		count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
+		uint32_t		ahead = 0;
 
-		prefetch_rows(e, rows, order + count);
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			ShfEncodeColumn *col = &e->columns[c];
 			const uint8_t	*at = rows->arena + col->slot;
 
+			ahead += ahead < SUB_BATCH ? step : 0;
+			prefetch_rows(e, rows, order + count + ahead);
 			if (col->gather == SHF_GATHER_NESTED)
 				continue;
 			if (col->validity != NULL)
-				gather_bits(col->validity + base / 8, rows->arena + col->null_byte, col->null_bit,
-							1, order, count);
+				col->null_count += count -
+					gather_bits(col->validity + base / 8, rows->arena + col->null_byte,
+								col->null_bit, 1, order, count);
 			if (col->gather == SHF_GATHER_VAR)
-				gather_var(col, base, rows->arena, order, count);
+				gather_offsets(e, col, col->offsets + base, rows->arena, order, count);
 			else if (col->gather == SHF_GATHER_BOOL)
-				gather_bits(col->data + base / 8, at, 0, 0, order, count);
+				(void) gather_bits(col->data + base / 8, at, 0, 0, order, count);
 			else
-				gather_fixed(col, col->data + (size_t) base * col->width, at, order, count);
+				gather_values(col, col->data + (size_t) base * col->width, at, order, count);
+		}
+	}
+	for (int c = 0; c < e->ncolumns; c++)
+	{
+		if (e->columns[c].gather == SHF_GATHER_VAR)
+			e->columns[c].var_bytes = (uint64_t) e->columns[c].offsets[n];
+	}
+}
+
+/*
+ * Bytes of rows base .. base + n - 1, whose offsets are known.  A short value is copied in
+ * whole chunks where the buffer goes on behind it: what is copied too much is overwritten
+ * by the next value.  (Behind the last row of the arena there is room to read, see
+ * SHF_ROWBUF_SLACK.)
+ */
+static void
+gather_var(const ShfArrowEncoder *e, const ShfEncodeColumn *col, uint32_t base,
+		   const uint8_t *arena, const uint32_t *order, uint32_t n)
+{
+	const int32_t *offsets = col->offsets + base;
+	uint8_t		  *data = col->data;
+	int32_t		   end = (int32_t) col->var_bytes;
+
+	for (uint32_t i = 0; i < n; i++)
+	{
+		const uint8_t *row = shf_row_at(arena, order[i]);
+		const uint8_t *src = row + value_start(e, col, row);
+		uint8_t		  *dst = data + offsets[i];
+		int32_t		   len = offsets[i + 1] - offsets[i];
+
+		if (len <= 2 * VAR_CHUNK && end - offsets[i] >= 2 * VAR_CHUNK)
+		{
+			memcpy(dst, src, VAR_CHUNK);
+			if (len > VAR_CHUNK)
+				memcpy(dst + VAR_CHUNK, src + VAR_CHUNK, VAR_CHUNK);
+		}
+		else if (len > 0)
+			memcpy(dst, src, (size_t) len);
+	}
+}
+
+void
+shf_arrow_gather_variable(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
+{
+	for (int c = 0; c < e->ncolumns; c++)
+	{
+		ShfEncodeColumn *col = &e->columns[c];
+
+		if (col->gather == SHF_GATHER_VAR && col->data == NULL)
+		{
+			e->sources[col->buffer + 2] = col->data = e->scratch + e->scratch_used;
+			e->scratch_used += shf_pad8(col->var_bytes);
+		}
+	}
+	for (uint32_t base = 0; base < n; base += SUB_BATCH)
+	{
+		uint32_t count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
+
+		for (int c = 0; c < e->ncolumns; c++)
+		{
+			if (e->columns[c].gather == SHF_GATHER_VAR)
+				gather_var(e, &e->columns[c], base, rows->arena, rows->order + base, count);
 		}
 	}
 }

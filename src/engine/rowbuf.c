@@ -132,7 +132,7 @@ ShfAppend
 shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 {
 	const ShfRowLayout *layout = rb->layout;
-	const uint32_t	   *var_slot = layout->var_slot;
+	const uint32_t		var_ends = layout->var_ends;
 	const ShfBytes	   *var = row->var;
 	const int			nvar = layout->nvar;
 	const int			null_words = rb->null_words;
@@ -185,11 +185,10 @@ shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 	{
 		const uint8_t *src = var[i].data;
 		const size_t   len = var[i].len;
-		uint64_t	   slot = at | (uint64_t) len << 32;
 
-		memcpy(dst + var_slot[i], &slot, sizeof(slot));
 		copy_short(dst + at, src, len);
 		at += (uint32_t) len;
+		memcpy(dst + var_ends + 4 * (size_t) i, &at, sizeof(at));
 	}
 	return SHF_APPENDED;
 }

@@ -40,9 +40,6 @@ const ShfKindInfo shf_kinds[SHF_NKINDS] = {
 /* Largest FixedSizeBinary: PostgreSQL has no fixed-length type above 32 kB. */
 #define MAX_FIXED_WIDTH 65536
 
-/* Slot of a variable-width column: {uint32 offset, uint32 bytes}. */
-#define VAR_SLOT_BYTES 8
-
 /* ---------------------------------------------------------------- copy, release */
 
 static ShfCode
@@ -356,6 +353,42 @@ shf_schema_count(const ShfSchema *schema, int *nnodes, int *nbuffers)
 
 /* ---------------------------------------------------------------- packed rows */
 
+static uint32_t
+slot_bytes(const ShfField *field)
+{
+	int width = shf_kinds[field->kind].width;
+
+	if (width < 0)
+		return sizeof(uint32_t);
+	if (field->kind == SHF_DECIMAL128 && field->precision <= SHF_NARROW_DIGITS)
+		return sizeof(int64_t);
+	return (uint32_t) (width > 0 ? width : field->width);
+}
+
+/* Places the slots of an alignment, of fixed-width columns or of the others. */
+static void
+place_slots(ShfRowLayout *layout, const ShfSchema *schema, int align, bool variable, uint64_t *at)
+{
+	*at = (*at + (uint64_t) align - 1) & ~((uint64_t) align - 1);
+	for (int i = 0; i < schema->nfields; i++)
+	{
+		const ShfKindInfo *kind = &shf_kinds[schema->fields[i].kind];
+
+		if (kind->align != align || (kind->width < 0) != variable)
+			continue;
+		layout->slot[i] = (uint32_t) *at;
+		layout->width[i] = slot_bytes(&schema->fields[i]);
+		layout->var[i] = -1;
+		if (variable)
+		{
+			if (layout->nvar == 0)
+				layout->var_ends = layout->slot[i];
+			layout->var[i] = layout->nvar++;
+		}
+		*at += layout->width[i];
+	}
+}
+
 /*
  * Slots are laid out by ascending alignment, so that small ones fill the gap behind
  * the bitmap and no slot needs padding between it and its equals.
@@ -371,30 +404,18 @@ shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err
 	layout->null_offset = 4;
 	layout->slot = calloc(n > 0 ? n : 1, sizeof(*layout->slot));
 	layout->var = calloc(n > 0 ? n : 1, sizeof(*layout->var));
-	layout->var_slot = calloc(n > 0 ? n : 1, sizeof(*layout->var_slot));
-	if (layout->slot == NULL || layout->var == NULL || layout->var_slot == NULL)
+	layout->width = calloc(n > 0 ? n : 1, sizeof(*layout->width));
+	if (layout->slot == NULL || layout->var == NULL || layout->width == NULL)
 	{
 		shf_row_layout_release(layout);
 		return out_of_memory(err);
 	}
 
 	at = layout->null_offset + (n + 31) / 32 * 4;
-	for (uint64_t align = 1; align <= 8; align *= 2)
+	for (int align = 1; align <= 8; align *= 2)
 	{
-		for (int i = 0; i < schema->nfields; i++)
-		{
-			const ShfField	  *f = &schema->fields[i];
-			const ShfKindInfo *kind = &shf_kinds[f->kind];
-
-			if (kind->align != (int) align)
-				continue;
-			at = (at + align - 1) & ~(align - 1);
-			layout->slot[i] = (uint32_t) at;
-			if (kind->width < 0)
-				at += VAR_SLOT_BYTES;
-			else
-				at += kind->width > 0 ? (uint64_t) kind->width : (uint64_t) f->width;
-		}
+		place_slots(layout, schema, align, false, &at);
+		place_slots(layout, schema, align, true, &at);
 	}
 	at = (at + 7) & ~UINT64_C(7);
 	if (at > INT32_MAX)
@@ -405,16 +426,6 @@ shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err
 						 (unsigned long long) at, INT32_MAX);
 	}
 	layout->fixed_bytes = (uint32_t) at;
-
-	for (int i = 0; i < schema->nfields; i++)
-	{
-		layout->var[i] = -1;
-		if (shf_kinds[schema->fields[i].kind].width < 0)
-		{
-			layout->var_slot[layout->nvar] = layout->slot[i];
-			layout->var[i] = layout->nvar++;
-		}
-	}
 	return SHF_OK;
 }
 
@@ -423,6 +434,6 @@ shf_row_layout_release(ShfRowLayout *layout)
 {
 	free(layout->slot);
 	free(layout->var);
-	free(layout->var_slot);
+	free(layout->width);
 	memset(layout, 0, sizeof(*layout));
 }

@@ -20,8 +20,8 @@
  *
  *	  ShfRow *row = shf_writer_row(w);
  *	  shf_row_clear(layout, row);	 all columns present, zero slots
- *	  ...store fixed-width values at row->fixed + slot[i], variable-width ones in
- *	  row->var[var[i]], NULLs with shf_row_set_null()...
+ *	  ...store fixed-width values at row->fixed + slot[i], width[i] bytes of each,
+ *	  variable-width ones in row->var[var[i]], NULLs with shf_row_set_null()...
  *	  shf_writer_append(w, partition, &err);
  */
 #ifndef SHF_H
@@ -77,7 +77,8 @@ typedef enum ShfKind
 	SHF_UINT32,
 	SHF_FLOAT32,
 	SHF_FLOAT64,
-	SHF_DECIMAL128,		/* slot __int128 little-endian, 8-byte aligned */
+	SHF_DECIMAL128,		/* slot __int128 little-endian, 8-byte aligned; its low
+						 * half in a packed row if SHF_NARROW_DIGITS hold it */
 	SHF_DATE32,			/* slot int32, days since 1970-01-01 */
 	SHF_TIME64_US,		/* slot int64, us since midnight, < 86400000000 */
 	SHF_TIMESTAMP_US,	/* slot int64, us since 1970-01-01, no time zone */
@@ -163,20 +164,26 @@ extern const char *shf_meta_get(const ShfMeta *meta, int nmeta, const char *key)
 /* Totals over all fields, depth first: Arrow FieldNodes and Buffers of a batch. */
 extern void shf_schema_count(const ShfSchema *schema, int *nnodes, int *nbuffers);
 
+/* A Decimal128 of at most so many digits fits an int64. */
+#define SHF_NARROW_DIGITS 18
+
 /*
  * Where things lie in a packed row:
  *	  uint32 row bytes, null bitmap (bit = 1: NULL; whole uint32 words), slots, data.
- * A variable-width column's slot is {uint32 offset from the row's start, uint32 bytes}.
+ * A variable-width column's slot is a uint32, the offset from the row's start at which its
+ * value ends; the first one begins at fixed_bytes, each other one where the last ended.
+ * These slots are neighbours, in the order of ShfRow.var.
  */
 typedef struct ShfRowLayout
 {
 	int		  nfields;
 	uint32_t  fixed_bytes; /* header, bitmap and slots; a multiple of 8 */
 	uint32_t  null_offset; /* 4 */
+	uint32_t  var_ends;	   /* byte offset of the slot of ShfRow.var[0] */
 	int		  nvar;
-	uint32_t *slot;		/* [nfields] byte offset of the slot in the fixed part */
-	int		 *var;		/* [nfields] index into ShfRow.var, or -1 */
-	uint32_t *var_slot; /* [nvar] byte offset of the slot of ShfRow.var[i] */
+	uint32_t *slot;	 /* [nfields] byte offset of the slot in the fixed part */
+	uint32_t *width; /* [nfields] bytes of the slot */
+	int		 *var;	 /* [nfields] index into ShfRow.var, or -1 */
 } ShfRowLayout;
 
 extern ShfCode shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err);

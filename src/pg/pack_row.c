@@ -49,6 +49,7 @@ typedef struct PackColumn
 	int16  column; /* of the map */
 	uint32 slot;   /* offset in ShfRow.fixed, or index in ShfRow.var */
 	uint32 width;  /* of the slot; 0: variable */
+	bool   narrow; /* a decimal of 8 bytes */
 	int	   scale;  /* PACK_DECIMAL */
 	int64  limit;  /* PACK_DECIMAL: 10^precision, or more than any sum */
 } PackColumn;
@@ -134,18 +135,19 @@ prepare_columns(ShuffleTypeMap *map, const ShfRowLayout *layout)
 		{
 			const ShuffleNode *node = &map->columns[i];
 			PackColumn		  *column = &plan->columns[n];
-			int				   width = shf_kinds[map->schema.fields[i].kind].width;
+			bool			   variable = layout->var[i] >= 0;
 
 			if (step_of(node) != (PackStep) step)
 				continue;
 			column->att = node->attnum - 1;
 			column->column = i;
-			column->slot = width < 0 ? (uint32) layout->var[i] : layout->slot[i];
-			column->width = width > 0 ? (uint32) width : width == 0 ? (uint32) node->width : 0;
+			column->slot = variable ? (uint32) layout->var[i] : layout->slot[i];
+			column->width = variable ? 0 : layout->width[i];
 			if (step == PACK_DECIMAL)
 			{
 				int precision = node->decimal.precision;
 
+				column->narrow = column->width == sizeof(int64);
 				column->scale = node->decimal.scale;
 				column->limit = precision <= MAX_POWER ? powers[precision] : PG_INT64_MAX;
 			}
@@ -263,13 +265,18 @@ pack_slowly(ShuffleTypeMap *map, const PackColumn *column, const ShfRowLayout *l
 			Datum value)
 {
 	void		 *slot = row->fixed + column->slot;
+	int128		  decimal;
 	MemoryContext old = MemoryContextSwitchTo(map->row_cxt);
 
 	map->row_cxt_used = true;
 	if (column->width == 0)
 		slot = &row->var[column->slot];
+	else if (column->narrow)
+		slot = &decimal;
 	if (!shuffle_pack_value(map, column->column, value, slot))
 		pack_null(column, layout, row);
+	else if (column->narrow)
+		memcpy(row->fixed + column->slot, &decimal, column->width);
 	MemoryContextSwitchTo(old);
 }
 
@@ -345,7 +352,8 @@ pack_columns(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row, const
 		else
 		{
 			STORE(SLOT, int64, decimal);
-			STORE(SLOT + sizeof(int64), int64, decimal >> 63);
+			if (!column->narrow)
+				STORE(SLOT + sizeof(int64), int64, decimal >> 63);
 		}
 	}
 	FOR_COLUMNS_OF(PACK_TEXT)

@@ -121,7 +121,7 @@ append_rows(ShfWriter *w, const Row *rows, const uint32_t *partition, uint32_t n
 		shf_row_clear(layout, row);
 		memcpy(row->fixed + layout->slot[0], &r->id, sizeof(r->id));
 		memcpy(row->fixed + layout->slot[2], &r->date, sizeof(r->date));
-		memcpy(row->fixed + layout->slot[3], &amount, sizeof(amount));
+		memcpy(row->fixed + layout->slot[3], &amount, layout->width[3]);
 		if (r->text_len == 0)
 			shf_row_set_null(layout, row, 1);
 		else

@@ -112,7 +112,7 @@ fill_row(const ShfRowLayout *layout, ShfRow *row, uint32_t n, char *comment)
 		memcpy(row->fixed + layout->slot[i], &keys[i], 8);
 	memcpy(row->fixed + layout->slot[3], &line, 4);
 	for (int i = 0; i < 4; i++)
-		memcpy(row->fixed + layout->slot[4 + i], &amounts[i], 16);
+		memcpy(row->fixed + layout->slot[4 + i], &amounts[i], layout->width[4 + i]);
 	for (int i = 10; i < 13; i++)
 	{
 		int32_t date = (int32_t) (8000 + below(2500));

@@ -245,7 +245,12 @@ sample_row(const ShfSchema *schema, const ShfRowLayout *layout, ShfRow *row, uin
 		else if (layout->var[i] >= 0)
 			sample_variable(field, h, false, scratch);
 		else
-			sample_fixed(field, h, row->fixed + layout->slot[i]);
+		{
+			uint8_t slot[64];
+
+			sample_fixed(field, h, slot);
+			memcpy(row->fixed + layout->slot[i], slot, layout->width[i]);
+		}
 		if (layout->var[i] >= 0)
 			row->var[layout->var[i]].len = scratch->len - starts[i];
 	}

@@ -291,7 +291,7 @@ test_retained_rows_make_larger_blocks(void)
 		Case c = new_case(&sample_small, SHF_LAYOUT_LOG, 2000, 200000);
 
 		c.options.block_min_rows = i == 0 ? 1 : 64;
-		c.options.memory_limit = 6 << 20;
+		c.options.memory_limit = 11 << 19;
 		check_case(&c);
 		blocks[i] = c.segments[0].blocks;
 		close_case(&c);
