@@ -50,8 +50,9 @@ extern Size shuffle_numeric_from_decimal(void *dst, int128 value, const ShuffleD
  * digit; 0, and nothing written, for others and on machines that are not little-endian.
  * Touches up to 16 bytes at dst.
  *
- * All four digits are made, in the byte order of memory in one word, which is then cut
- * to what lies between its zeros at both ends: no branch depends on the value.
+ * All four base-10000 digits are made, in the byte order of memory in one word, which is
+ * then cut to what lies between its zeros at both ends.  Branches depend on the size of
+ * the value only, which the values of a column mostly share.
  */
 static inline Size
 shuffle_numeric_from_small(char *dst, int128 value, const ShuffleDecimal *decimal)
@@ -59,14 +60,14 @@ shuffle_numeric_from_small(char *dst, int128 value, const ShuffleDecimal *decima
 #ifdef WORDS_BIGENDIAN
 	return 0;
 #else
-	int64  low = (int64) value;
-	uint64 rest = low < 0 ? -(uint64) low : (uint64) low;
-	uint64 last;
-	uint64 digits;
-	int	   first;
-	int	   n;
-	int	   weight = 3 - decimal->whole; /* of the first of the four */
-	uint16 header;
+	int64	 low = (int64) value;
+	uint64	 rest = low < 0 ? -(uint64) low : (uint64) low;
+	uint64	 last;
+	uint64	 digits;
+	unsigned first; /* how many zero bits come before the first digit */
+	unsigned bytes;
+	int		 weight = (decimal->partial > 0 ? 2 : 3) - decimal->whole; /* of the first of four */
+	uint16	 header;
 
 	if ((int64) (value >> 64) != (low >> 63))
 		return 0;
@@ -81,42 +82,40 @@ shuffle_numeric_from_small(char *dst, int128 value, const ShuffleDecimal *decima
 		case 1:
 			last = rest % 10 * 1000;
 			rest /= 10;
-			weight--;
 			break;
 		case 2:
 			last = rest % 100 * 100;
 			rest /= 100;
-			weight--;
 			break;
 		default:
 			last = rest % 1000 * 10;
 			rest /= 1000;
-			weight--;
 			break;
 	}
-	if (rest >= UINT64CONST(1000000000000))
-		return 0;
-	digits = rest / 100000000 | rest / 10000 % 10000 << 16 | rest % 10000 << 32 | last << 48;
-
-	if (digits == 0)
-	{
-		first = n = 0;
-		weight = 0;
-	}
+	digits = last << 48;
+	if (rest < 10000)
+		digits |= rest << 32;
+	else if (rest < UINT64CONST(1000000000000))
+		digits |= rest / 100000000 | rest / 10000 % 10000 << 16 | rest % 10000 << 32;
 	else
-	{
-		first = __builtin_ctzll(digits) / 16;
-		n = 4 - first - __builtin_clzll(digits) / 16;
-		weight -= first;
-	}
-	digits >>= 16 * first;
+		return 0;
+
+	/* A zero has no digits and weight 0. */
+	first = (unsigned) __builtin_ctzll(digits | UINT64CONST(1) << 63) & ~15U;
+	bytes = VARHDRSZ + sizeof(header) + 4 * sizeof(int16) - first / 8 -
+		(unsigned) __builtin_clzll(digits | 1) / 16 * sizeof(int16);
+	weight -= (int) (first / 16);
+	bytes = digits == 0 ? VARHDRSZ + sizeof(header) : bytes;
+	weight = digits == 0 ? 0 : weight;
+
+	digits >>= first;
 	header = (uint16) (SHUFFLE_NUMERIC_SHORT_FORM | (low < 0 ? SHUFFLE_NUMERIC_SHORT_NEGATIVE : 0) |
 					   decimal->scale << SHUFFLE_NUMERIC_SHORT_SCALE_SHIFT |
 					   (weight & SHUFFLE_NUMERIC_SHORT_WEIGHT_MASK));
-	SET_VARSIZE(dst, VARHDRSZ + sizeof(header) + n * sizeof(int16));
+	SET_VARSIZE(dst, bytes);
 	memcpy(dst + VARHDRSZ, &header, sizeof(header));
 	memcpy(dst + VARHDRSZ + sizeof(header), &digits, sizeof(digits));
-	return VARHDRSZ + sizeof(header) + n * sizeof(int16);
+	return bytes;
 #endif
 }
 

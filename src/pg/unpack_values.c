@@ -63,6 +63,7 @@ unpack_decimal(const ShuffleNode *node, const ShfColumn *column, int64 first, in
 {
 	const uint8_t *src = column->data + first * (int64) sizeof(int128);
 	char		  *dst = MemoryContextAllocHuge(cxt, (Size) count * SHUFFLE_NUMERIC_MAX_BYTES);
+	ShuffleDecimal decimal = node->decimal;
 	bool		   nulls = (column->validity != NULL);
 
 	for (int i = 0; i < count; i++, src += sizeof(int128))
@@ -74,7 +75,7 @@ unpack_decimal(const ShuffleNode *node, const ShfColumn *column, int64 first, in
 		if (nulls && IS_NULL(i))
 			continue;
 		memcpy(&value, src, sizeof(value));
-		bytes = shuffle_numeric_from_small(dst, value, &node->decimal);
+		bytes = shuffle_numeric_from_small(dst, value, &decimal);
 		if (unlikely(bytes == 0))
 			bytes = shuffle_numeric_from_decimal(dst, value, &node->decimal);
 		dst += INTALIGN(bytes);
