@@ -49,6 +49,7 @@ PG_OBJS = \
 	src/pg/error.o \
 	src/pg/estimate.o \
 	src/pg/execute.o \
+	src/pg/extension.o \
 	src/pg/extents.o \
 	src/pg/fetch.o \
 	src/pg/job.o \

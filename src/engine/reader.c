@@ -198,8 +198,9 @@ shf_reader_open(ShfReader **reader, const char *path, ShfError *err)
 	ShfCode		code;
 
 	*reader = NULL;
+	/* O_NONBLOCK: opening a FIFO in the file's place must not wait for a writer. */
 	do
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	while (fd < 0 && errno == EINTR);
 	if (fd < 0)
 		return shf_error_errno(err, "could not open file \"%.400s\"", path);

@@ -27,10 +27,7 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/indexing.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_extension.h"
-#include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "commands/trigger.h"
 #include "common/pg_prng.h"
@@ -40,7 +37,6 @@
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -49,144 +45,10 @@
 #include "utils/uuid.h"
 
 #include "catalog.h"
-#include "shuffle.h"
+#include "read_state.h"
 #include "write_state.h"
 
 PG_FUNCTION_INFO_V1(shuffle_segment_guard);
-
-/*
- * Oids of our objects, looked up once per session; an invalidation of any of them (or
- * of everything) empties the cache.  Absence is not cached.
- */
-static struct
-{
-	bool valid;
-	bool fits; /* the table has the columns that we know */
-	bool callback_registered;
-	Oid	 schema;
-	Oid	 table;
-	Oid	 pkey;
-	Oid	 sequence;
-} ids;
-
-static void
-forget_ids(Datum arg, Oid relid)
-{
-	if (relid == InvalidOid || relid == ids.table || relid == ids.pkey || relid == ids.sequence)
-		ids.valid = ids.fits = false;
-}
-
-/* Schema of the extension, or InvalidOid. */
-static Oid
-extension_schema(void)
-{
-	Oid			schema = InvalidOid;
-	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-				CStringGetDatum(SHUFFLE_EXTENSION));
-	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return schema;
-}
-
-bool
-shuffle_extension_exists(void)
-{
-	if (ids.valid)
-		return true;
-
-	if (!ids.callback_registered)
-	{
-		CacheRegisterRelcacheCallback(forget_ids, (Datum) 0);
-		ids.callback_registered = true;
-	}
-
-	ids.schema = extension_schema();
-	if (!OidIsValid(ids.schema))
-		return false;
-	ids.table = get_relname_relid(SHUFFLE_SEGMENT_TABLE, ids.schema);
-	ids.pkey = get_relname_relid(SHUFFLE_SEGMENT_PKEY, ids.schema);
-	ids.sequence = get_relname_relid(SHUFFLE_SEGMENT_SEQUENCE, ids.schema);
-	ids.valid = OidIsValid(ids.table) && OidIsValid(ids.pkey) && OidIsValid(ids.sequence);
-	return ids.valid;
-}
-
-/* No column may be read as another one; see shuffle_raise_misfit(). */
-static void
-require_fitting_columns(void)
-{
-	static const struct
-	{
-		const char *name;
-		Oid			type;
-	} columns[Natts_segment] = {
-		[Anum_segment_tablespace - 1] = {"tablespace", OIDOID},
-		[Anum_segment_filenumber - 1] = {"filenumber", OIDOID},
-		[Anum_segment_number - 1] = {"number", INT4OID},
-		[Anum_segment_partitions - 1] = {"partitions", INT4OID},
-		[Anum_segment_id - 1] = {"id", UUIDOID},
-		[Anum_segment_rows - 1] = {"rows", INT8OID},
-		[Anum_segment_bytes - 1] = {"bytes", INT8OID},
-		[Anum_segment_raw_bytes - 1] = {"raw_bytes", INT8OID},
-		[Anum_segment_blocks - 1] = {"blocks", INT8OID},
-		[Anum_segment_files - 1] = {"files", INT8OID},
-		[Anum_segment_nextents - 1] = {"nextents", INT4OID},
-		[Anum_segment_written - 1] = {"written", TIMESTAMPTZOID},
-		[Anum_segment_metrics - 1] = {"metrics", INT8ARRAYOID},
-		[Anum_segment_layout - 1] = {"layout", TEXTOID},
-		[Anum_segment_root - 1] = {"root", TEXTOID},
-		[Anum_segment_name - 1] = {"name", TEXTOID},
-		[Anum_segment_routing - 1] = {"routing", TEXTOID},
-		[Anum_segment_extents - 1] = {"extents", BYTEAOID},
-		[Anum_segment_image - 1] = {"image", BYTEAOID},
-	};
-	Relation  rel = table_open(ids.table, AccessShareLock);
-	TupleDesc desc = RelationGetDescr(rel);
-	bool	  fits = desc->natts == Natts_segment;
-
-	for (int i = 0; fits && i < desc->natts; i++)
-		fits = strcmp(NameStr(TupleDescAttr(desc, i)->attname), columns[i].name) == 0 &&
-			TupleDescAttr(desc, i)->atttypid == columns[i].type;
-	table_close(rel, AccessShareLock);
-	if (!fits)
-		shuffle_raise_misfit("table", SHUFFLE_SEGMENT_TABLE);
-	ids.fits = true;
-}
-
-static void
-require_extension(void)
-{
-	if (!shuffle_extension_exists())
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("extension \"%s\" is not installed in this database", SHUFFLE_EXTENSION),
-				 errhint("Use CREATE EXTENSION %s.", SHUFFLE_EXTENSION)));
-	if (!ids.fits)
-		require_fitting_columns();
-}
-
-Oid
-shuffle_catalog_relid(const char *name)
-{
-	Oid relid;
-
-	require_extension();
-	relid = get_relname_relid(name, ids.schema);
-	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"%s\" of extension \"%s\" does not exist", name,
-						SHUFFLE_EXTENSION)));
-	return relid;
-}
 
 /* ---------------------------------------------------------------- rows */
 
@@ -197,23 +59,24 @@ shuffle_catalog_relid(const char *name)
 static void
 form_row(ShuffleSegmentRow *row, HeapTuple tuple, TupleDesc desc)
 {
-	Datum values[Natts_segment];
-	bool  isnull[Natts_segment];
-	char *layout;
+	const FormData_segment *form = (const FormData_segment *) GETSTRUCT(tuple);
+	Datum					values[Natts_segment];
+	bool					isnull[Natts_segment];
+	char				   *layout;
 
 	heap_deform_tuple(tuple, desc, values, isnull);
 	memset(row, 0, sizeof(*row));
-	row->storage.tablespace = DatumGetObjectId(values[Anum_segment_tablespace - 1]);
-	row->storage.filenumber = DatumGetObjectId(values[Anum_segment_filenumber - 1]);
-	row->number = DatumGetInt32(values[Anum_segment_number - 1]);
-	row->partitions = DatumGetInt32(values[Anum_segment_partitions - 1]);
-	memcpy(row->id, DatumGetUUIDP(values[Anum_segment_id - 1])->data, sizeof(row->id));
-	row->rows = DatumGetInt64(values[Anum_segment_rows - 1]);
-	row->bytes = DatumGetInt64(values[Anum_segment_bytes - 1]);
-	row->raw_bytes = DatumGetInt64(values[Anum_segment_raw_bytes - 1]);
-	row->blocks = DatumGetInt64(values[Anum_segment_blocks - 1]);
-	row->files = DatumGetInt64(values[Anum_segment_files - 1]);
-	row->nextents = DatumGetInt32(values[Anum_segment_nextents - 1]);
+	row->storage.tablespace = form->tablespace;
+	row->storage.filenumber = form->filenumber;
+	row->number = form->number;
+	row->partitions = form->partitions;
+	memcpy(row->id, form->id.data, sizeof(row->id));
+	row->rows = form->rows;
+	row->bytes = form->bytes;
+	row->raw_bytes = form->raw_bytes;
+	row->blocks = form->blocks;
+	row->files = form->files;
+	row->nextents = form->nextents;
 	layout = TextDatumGetCString(values[Anum_segment_layout - 1]);
 	row->layout = shuffle_parse_layout(layout);
 	pfree(layout);
@@ -244,7 +107,7 @@ storage_keys(ScanKeyData *keys, const ShuffleStorage *storage, int32 number)
  * wait for them.
  */
 static int32
-draw_number(Relation rel, const ShuffleStorage *storage)
+draw_number(Relation rel, const ShuffleCatalogIds *ids, const ShuffleStorage *storage)
 {
 	SnapshotData dirty;
 
@@ -259,11 +122,11 @@ draw_number(Relation rel, const ShuffleStorage *storage)
 
 		CHECK_FOR_INTERRUPTS();
 		drawn = IsInParallelMode() ? pg_prng_uint64(&pg_global_prng_state) :
-									 (uint64) nextval_internal(ids.sequence, false);
+									 (uint64) nextval_internal(ids->sequence, false);
 		number = (int32) (drawn % SHUFFLE_MAX_SEGMENTS);
 
 		storage_keys(keys, storage, number);
-		scan = systable_beginscan(rel, ids.pkey, true, &dirty, 3, keys);
+		scan = systable_beginscan(rel, ids->pkey, true, &dirty, 3, keys);
 		taken = HeapTupleIsValid(systable_getnext(scan));
 		systable_endscan(scan);
 		if (!taken)
@@ -279,13 +142,13 @@ draw_number(Relation rel, const ShuffleStorage *storage)
 
 /* CatalogTupleInsert() always takes the current command id. */
 static void
-insert_tuple(Relation rel, HeapTuple tuple, Datum *key, CommandId cid)
+insert_tuple(Relation rel, Oid pkey, HeapTuple tuple, Datum *key, CommandId cid)
 {
 	Relation index;
 	bool	 isnull[3] = {false};
 
 	heap_insert(rel, tuple, cid, 0, NULL);
-	index = index_open(ids.pkey, RowExclusiveLock);
+	index = index_open(pkey, RowExclusiveLock);
 	(void) index_insert(index, key, isnull, &tuple->t_self, rel, UNIQUE_CHECK_YES, false,
 						BuildIndexInfo(index));
 	index_close(index, RowExclusiveLock);
@@ -294,21 +157,21 @@ insert_tuple(Relation rel, HeapTuple tuple, Datum *key, CommandId cid)
 void
 shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents, CommandId cid)
 {
-	Datum	  values[Natts_segment];
-	bool	  isnull[Natts_segment] = {false};
-	Relation  rel;
-	HeapTuple tuple;
-	bytea	 *stored;
-	size_t	  extent_bytes = (size_t) row->nextents * sizeof(ShfExtent);
-	pg_uuid_t id;
+	const ShuffleCatalogIds *ids = shuffle_catalog_ids();
+	Datum					 values[Natts_segment];
+	bool					 isnull[Natts_segment] = {false};
+	Relation				 rel;
+	HeapTuple				 tuple;
+	bytea					*stored;
+	size_t					 extent_bytes = (size_t) row->nextents * sizeof(ShfExtent);
+	pg_uuid_t				 id;
 
-	require_extension();
 	if (row->nextents < 0 || row->nextents > SHF_SEGMENT_MAX_EXTENTS)
 		elog(ERROR, "segment with %d extents", row->nextents);
 
-	rel = table_open(ids.table, RowExclusiveLock);
+	rel = table_open(ids->table, RowExclusiveLock);
 	if (row->number < 0)
-		row->number = draw_number(rel, &row->storage);
+		row->number = draw_number(rel, ids, &row->storage);
 
 	stored = palloc(VARHDRSZ + extent_bytes);
 	SET_VARSIZE(stored, VARHDRSZ + extent_bytes);
@@ -340,7 +203,7 @@ shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents, Command
 
 	/* The key's columns are the first three. */
 	tuple = heap_form_tuple(RelationGetDescr(rel), values, isnull);
-	insert_tuple(rel, tuple, values, cid);
+	insert_tuple(rel, ids->pkey, tuple, values, cid);
 	heap_freetuple(tuple);
 	pfree(stored);
 	table_close(rel, RowExclusiveLock);
@@ -349,18 +212,18 @@ shuffle_catalog_insert(ShuffleSegmentRow *row, const ShfExtent *extents, Command
 bool
 shuffle_catalog_delete(const ShuffleStorage *storage, List **roots)
 {
-	Relation	rel;
-	ScanKeyData keys[3];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	const ShuffleCatalogIds *ids = shuffle_catalog_ids();
+	Relation				 rel;
+	ScanKeyData				 keys[3];
+	SysScanDesc				 scan;
+	HeapTuple				 tuple;
+	bool					 found = false;
 
-	require_extension();
-	rel = table_open(ids.table, RowExclusiveLock);
+	rel = table_open(ids->table, RowExclusiveLock);
 	storage_keys(keys, storage, 0);
 
 	/* Committed rows and all of our own, whatever snapshot the transaction is on. */
-	scan = systable_beginscan(rel, ids.pkey, true, SnapshotSelf, 2, keys);
+	scan = systable_beginscan(rel, ids->pkey, true, SnapshotSelf, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		if (roots)
@@ -387,49 +250,70 @@ shuffle_catalog_delete(const ShuffleStorage *storage, List **roots)
 	return found;
 }
 
+typedef void (*TupleVisitor)(HeapTuple tuple, TupleDesc desc, void *arg);
+
+static void
+collect_row(HeapTuple tuple, TupleDesc desc, void *arg)
+{
+	List			 **rows = arg;
+	ShuffleSegmentRow *row = palloc(sizeof(ShuffleSegmentRow));
+
+	form_row(row, tuple, desc);
+	*rows = lappend(*rows, row);
+}
+
+static void
+add_totals(HeapTuple tuple, TupleDesc desc, void *arg)
+{
+	const FormData_segment *form = (const FormData_segment *) GETSTRUCT(tuple);
+	ShuffleTotals		   *totals = arg;
+
+	totals->segments++;
+	totals->rows += form->rows;
+	totals->bytes += form->bytes;
+	totals->raw_bytes += form->raw_bytes;
+	totals->blocks += form->blocks;
+}
+
 /*
- * Reads a storage's rows.  *settled tells that the snapshot sees a row that another
+ * Calls visit for a storage's rows by number.  True if the snapshot sees a row that another
  * transaction has written: then it also sees the rewrite that made this storage, if one
  * did, because a rewrite has the table to itself until it commits.
  */
-static List *
-scan_storage(Relation rel, const ShuffleStorage *storage, Snapshot snapshot, bool *settled)
+static bool
+scan_storage(const ShuffleStorage *storage, Snapshot snapshot, TupleVisitor visit, void *arg)
 {
-	List	   *rows = NIL;
-	ScanKeyData keys[3];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	Relation	index = index_open(ids.pkey, AccessShareLock);
+	const ShuffleCatalogIds *ids = shuffle_catalog_ids();
+	ScanKeyData				 keys[3];
+	SysScanDesc				 scan;
+	HeapTuple				 tuple;
+	Relation				 rel;
+	Relation				 index;
+	bool					 settled = false;
 
-	*settled = false;
+	shuffle_states_before_read(storage, snapshot);
+	rel = table_open(ids->table, AccessShareLock);
+	index = index_open(ids->pkey, AccessShareLock);
 	storage_keys(keys, storage, 0);
 	scan = systable_beginscan_ordered(rel, index, snapshot, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan, ForwardScanDirection)))
 	{
-		ShuffleSegmentRow *row = palloc(sizeof(ShuffleSegmentRow));
-
-		form_row(row, tuple, RelationGetDescr(rel));
-		rows = lappend(rows, row);
-		if (!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
-			*settled = true;
+		visit(tuple, RelationGetDescr(rel), arg);
+		if (!settled && !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
+			settled = true;
 	}
 	systable_endscan_ordered(scan);
 	index_close(index, AccessShareLock);
-	return rows;
+	table_close(rel, AccessShareLock);
+	return settled;
 }
 
 List *
 shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot)
 {
-	Relation rel;
-	List	*rows;
-	bool	 settled;
+	List *rows = NIL;
 
-	require_extension();
-	shuffle_states_before_read(storage, snapshot);
-	rel = table_open(ids.table, AccessShareLock);
-	rows = scan_storage(rel, storage, snapshot, &settled);
-	table_close(rel, AccessShareLock);
+	scan_storage(storage, snapshot, collect_row, &rows);
 	return rows;
 }
 
@@ -507,33 +391,36 @@ shuffle_function_snapshot(Relation rel)
 List *
 shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot snapshot)
 {
-	Relation rel;
-	List	*rows;
-	bool	 settled;
+	List *rows = NIL;
 
-	require_extension();
-	shuffle_states_before_read(storage, snapshot);
-	rel = table_open(ids.table, AccessShareLock);
-	rows = scan_storage(rel, storage, snapshot, &settled);
-	table_close(rel, AccessShareLock);
-	if (!settled && IsMVCCSnapshot(snapshot))
+	if (!scan_storage(storage, snapshot, collect_row, &rows) && IsMVCCSnapshot(snapshot))
 		check_rewrite(storage, snapshot);
 	return rows;
+}
+
+void
+shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals)
+{
+	ShuffleStorage storage = shuffle_storage_of(rel);
+
+	memset(totals, 0, sizeof(ShuffleTotals));
+	if (!scan_storage(&storage, snapshot, add_totals, totals) && IsMVCCSnapshot(snapshot))
+		check_rewrite(&storage, snapshot);
 }
 
 ShuffleSegmentRow *
 shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot snapshot)
 {
-	ShuffleSegmentRow *row = NULL;
-	Relation		   rel;
-	ScanKeyData		   keys[3];
-	SysScanDesc		   scan;
-	HeapTuple		   tuple;
+	const ShuffleCatalogIds *ids = shuffle_catalog_ids();
+	ShuffleSegmentRow		*row = NULL;
+	Relation				 rel;
+	ScanKeyData				 keys[3];
+	SysScanDesc				 scan;
+	HeapTuple				 tuple;
 
-	require_extension();
-	rel = table_open(ids.table, AccessShareLock);
+	rel = table_open(ids->table, AccessShareLock);
 	storage_keys(keys, storage, number);
-	scan = systable_beginscan(rel, ids.pkey, true, snapshot, 3, keys);
+	scan = systable_beginscan(rel, ids->pkey, true, snapshot, 3, keys);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
@@ -548,15 +435,15 @@ shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot sn
 void
 shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit, void *arg)
 {
-	Relation	  rel;
-	ScanKeyData	  keys[3];
-	SysScanDesc	  scan;
-	HeapTuple	  tuple;
-	TransactionId horizon;
-	MemoryContext cxt;
+	const ShuffleCatalogIds *ids = shuffle_catalog_ids();
+	Relation				 rel;
+	ScanKeyData				 keys[3];
+	SysScanDesc				 scan;
+	HeapTuple				 tuple;
+	TransactionId			 horizon;
+	MemoryContext			 cxt;
 
-	require_extension();
-	rel = table_open(ids.table, AccessShareLock);
+	rel = table_open(ids->table, AccessShareLock);
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle segment version",
 								ALLOCSET_SMALL_SIZES);
 	if (storage != NULL)
@@ -564,7 +451,7 @@ shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor vi
 
 	/* Taken once, before the first row: it only ever moves forward. */
 	horizon = GetOldestNonRemovableTransactionId(rel);
-	scan = systable_beginscan(rel, ids.pkey, storage != NULL, SnapshotAny, storage != NULL ? 2 : 0,
+	scan = systable_beginscan(rel, ids->pkey, storage != NULL, SnapshotAny, storage != NULL ? 2 : 0,
 							  keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{

@@ -7,11 +7,25 @@
 
 #include "postgres.h"
 
+#include "utils/uuid.h"
+
 #include "shuffle.h"
 
 #define SHUFFLE_SEGMENT_TABLE	 "shuffle_segment"
 #define SHUFFLE_SEGMENT_PKEY	 "shuffle_segment_pkey"
 #define SHUFFLE_SEGMENT_SEQUENCE "shuffle_segment_number"
+
+/* Objects of the extension in this database, found by extension.c. */
+typedef struct ShuffleCatalogIds
+{
+	Oid schema;
+	Oid table; /* shuffle_segment ... */
+	Oid pkey;  /* ... its index */
+	Oid sequence;
+} ShuffleCatalogIds;
+
+/* An error if the extension is not installed, or not as this library knows it. */
+extern const ShuffleCatalogIds *shuffle_catalog_ids(void);
 
 /* In the order of CREATE TABLE. */
 enum
@@ -37,6 +51,22 @@ enum
 	Anum_segment_image, /* NULL for a segment with files */
 	Natts_segment = Anum_segment_image
 };
+
+/* The columns before "written", which are never NULL, where they lie in a tuple. */
+typedef struct FormData_segment
+{
+	Oid		  tablespace;
+	Oid		  filenumber;
+	int32	  number;
+	int32	  partitions;
+	pg_uuid_t id;
+	int64	  rows;
+	int64	  bytes;
+	int64	  raw_bytes;
+	int64	  blocks;
+	int64	  files;
+	int32	  nextents;
+} FormData_segment;
 
 /* As shuffle_catalog_segments(), without the check for a rewrite. */
 extern List *shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot);

@@ -21,31 +21,6 @@ shuffle_latest_snapshot(void)
 	return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_relid("shuffle_segment")));
 }
 
-void
-shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals)
-{
-	ShuffleStorage storage = shuffle_storage_of(rel);
-	MemoryContext  cxt;
-	MemoryContext  oldcxt;
-	ListCell	  *lc;
-
-	memset(totals, 0, sizeof(ShuffleTotals));
-	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle totals", ALLOCSET_SMALL_SIZES);
-	oldcxt = MemoryContextSwitchTo(cxt);
-	foreach(lc, shuffle_catalog_segments(&storage, snapshot))
-	{
-		ShuffleSegmentRow *row = lfirst(lc);
-
-		totals->segments++;
-		totals->rows += row->rows;
-		totals->bytes += row->bytes;
-		totals->raw_bytes += row->raw_bytes;
-		totals->blocks += row->blocks;
-	}
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextDelete(cxt);
-}
-
 /* SQL: shuffle_size(relation regclass) RETURNS bigint */
 PG_FUNCTION_INFO_V1(shuffle_size);
 

@@ -145,6 +145,8 @@ extern const ShfSchema *shuffle_reading_schema(const ShuffleReadState *state);
 /* A registered snapshot of what is committed now, for sizes and estimates; works in workers. */
 extern Snapshot shuffle_latest_snapshot(void);
 
+/* ------------------------------------------------------------ catalog.c */
+
 /* Totals over the segments that are in sight. */
 typedef struct ShuffleTotals
 {
@@ -155,6 +157,7 @@ typedef struct ShuffleTotals
 	int64 blocks;
 } ShuffleTotals;
 
+/* Raises a serialization failure like shuffle_catalog_segments(). */
 extern void shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *totals);
 
 /* ------------------------------------------------------------ fetch.c */

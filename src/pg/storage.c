@@ -8,7 +8,9 @@
  *	  <root>/<database oid>/<tablespace oid>_<filenumber>/<job prefix>-<writer>-<n>/p<no>.arrow
  *
  * The root is pg_shuffle in the data directory (never under base/, whose files
- * pg_checksums takes for pages), or <shuffle_ext.directory>/PG_<system identifier>.
+ * pg_checksums takes for pages), or <shuffle_ext.directory>/PG_<system identifier>.  The
+ * former is a relative path like all of the server's: the data directory is the working
+ * directory of every server process.
  * An outer root has an OWNER file naming the data directory it belongs to: a clone
  * of a cluster (a file-level copy, a promoted standby) has the same system identifier
  * and must neither write there nor remove anything.  The OWNER file is made once,
@@ -96,19 +98,10 @@ shuffle_root_is_outer(const char *root)
 	return is_absolute_path(root);
 }
 
-/* Absolute path of a root as a segment row remembers it. */
-char *
-shuffle_root_path(const char *root)
-{
-	return shuffle_root_is_outer(root) ? pstrdup(root) : psprintf("%s/%s", DataDir, root);
-}
-
 char *
 shuffle_database_dir(const char *root, Oid database)
 {
-	if (shuffle_root_is_outer(root))
-		return psprintf("%s/%u", root, database);
-	return psprintf("%s/%s/%u", DataDir, root, database);
+	return psprintf("%s/%u", root, database);
 }
 
 /* What the first line of this cluster's OWNER files says. */
@@ -343,7 +336,6 @@ char *
 shuffle_storage_prepare(const ShuffleStorage *storage)
 {
 	char   *root = shuffle_root();
-	char   *rootpath = shuffle_root_path(root);
 	char   *database = shuffle_database_dir(root, MyDatabaseId);
 	char   *dir = shuffle_storage_dir(root, storage);
 	LOCKTAG tag;
@@ -371,7 +363,7 @@ shuffle_storage_prepare(const ShuffleStorage *storage)
 	shuffle_storage_lock_tag(&tag, MyDatabaseId, SHUFFLE_LOCK_DIRECTORIES);
 	(void) LockAcquire(&tag, ShareLock, false, false);
 
-	(void) make_directory(rootpath);
+	(void) make_directory(root);
 	(void) make_directory(database);
 	if (make_directory(dir))
 		shuffle_xact_own_directory(dir, storage);
@@ -382,17 +374,16 @@ shuffle_storage_prepare(const ShuffleStorage *storage)
 	 */
 	if (shuffle_setting_sync)
 	{
-		char *parent = pstrdup(rootpath);
+		char *parent = pstrdup(root);
 
 		get_parent_directory(parent);
-		shuffle_fsync_dir(parent);
-		shuffle_fsync_dir(rootpath);
+		shuffle_fsync_dir(parent[0] != '\0' ? parent : ".");
+		shuffle_fsync_dir(root);
 		shuffle_fsync_dir(database);
 		pfree(parent);
 	}
 
 	pfree(root);
-	pfree(rootpath);
 	pfree(database);
 	return dir;
 }

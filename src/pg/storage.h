@@ -35,7 +35,6 @@ typedef enum ShuffleRootState
 } ShuffleRootState;
 
 extern bool				shuffle_root_is_outer(const char *root);
-extern char			   *shuffle_root_path(const char *root);
 extern ShuffleRootState shuffle_root_state(const char *root, char **owner);
 extern char			   *shuffle_database_dir(const char *root, Oid database);
 

@@ -372,7 +372,7 @@ shuffle_sweep_files(int elevel, bool *complete)
 	{
 		char *root = (char *) lfirst(lc);
 
-		shuffle_sweep_for_each_entry(shuffle_root_path(root), visit_database, &state);
+		shuffle_sweep_for_each_entry(root, visit_database, &state);
 		shuffle_sweep_for_each_entry(shuffle_database_dir(root, MyDatabaseId), visit_storage,
 									 &state);
 	}
@@ -399,9 +399,9 @@ shuffle_sweep_database_was_dropped(void)
 	char	  *root = shuffle_root();
 	ListCell  *lc;
 
-	shuffle_sweep_for_each_entry(shuffle_root_path(SHUFFLE_DATA_ROOT), visit_database, &state);
+	shuffle_sweep_for_each_entry(SHUFFLE_DATA_ROOT, visit_database, &state);
 	if (shuffle_root_is_outer(root))
-		shuffle_sweep_for_each_entry(shuffle_root_path(root), visit_database, &state);
+		shuffle_sweep_for_each_entry(root, visit_database, &state);
 	InvalidateCatalogSnapshot();
 	foreach(lc, state.databases)
 		if (!database_exists(lfirst_oid(lc)))

@@ -56,7 +56,7 @@ notes_dir(void)
 }
 
 static void
-make_note_directory(char *path)
+make_note_directory(const char *path)
 {
 	if (MakePGDirectory(path) != 0 && errno != EEXIST)
 		ereport(ERROR,
@@ -66,13 +66,12 @@ make_note_directory(char *path)
 void
 shuffle_sweep_note(FullTransactionId fxid)
 {
-	char *root = shuffle_root_path(SHUFFLE_DATA_ROOT);
 	char *database = shuffle_database_dir(SHUFFLE_DATA_ROOT, MyDatabaseId);
 	char *dir = notes_dir();
 	char *path = psprintf("%s/%016" PRIx64 "-", dir, U64FromFullTransactionId(fxid));
 	int	  fd;
 
-	make_note_directory(root);
+	make_note_directory(SHUFFLE_DATA_ROOT);
 	make_note_directory(database);
 	make_note_directory(dir);
 	fd = OpenTransientFile(path, O_CREAT | O_WRONLY | PG_BINARY);
@@ -84,7 +83,7 @@ shuffle_sweep_note(FullTransactionId fxid)
 				(errcode_for_file_access(), errmsg("could not close file \"%s\": %m", path)));
 	shuffle_fsync_dir(dir);
 	shuffle_fsync_dir(database);
-	shuffle_fsync_dir(root);
+	shuffle_fsync_dir(SHUFFLE_DATA_ROOT);
 	shuffle_fsync_dir(DataDir);
 }
 

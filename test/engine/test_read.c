@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sample.h"
 
@@ -512,6 +513,14 @@ test_open_errors(void)
 	CHECK_ERR(shf_verify_file(test_path("missing.arrow"), NULL, NULL, 0, &err), SHF_ERR_IO,
 			  "missing.arrow");
 	CHECK_ERR(shf_reader_open(&r, "/tmp", &err), SHF_ERR_CORRUPT, "not a regular file");
+
+	/* a FIFO without a writer: an error, and no waiting */
+	unlink(path);
+	CHECK(mkfifo(path, 0600) == 0);
+	alarm(10);
+	CHECK_ERR(shf_reader_open(&r, path, &err), SHF_ERR_CORRUPT, "not a regular file");
+	alarm(0);
+	unlink(path);
 	test_write_file(path, "", 0);
 	CHECK_ERR(shf_reader_open(&r, path, &err), SHF_ERR_CORRUPT, "ends at byte 0");
 	test_write_file(path, "PAR1 and then something else", 28);

@@ -24,6 +24,8 @@ my $bits = 8 * length($good);
 my $sum = $node->safe_psql('postgres', 'SELECT md5(string_agg(s::text, NULL ORDER BY id)) FROM small s');
 my $verify = q{SELECT count(*) FILTER (WHERE error IS NOT NULL) FROM shuffle_verify('small')};
 is($node->safe_psql('postgres', $verify), '0', 'shuffle_verify accepts the good file');
+is($node->safe_psql('postgres', q{SELECT file FROM shuffle_verify('small')}),
+	"pg_shuffle/$name", 'and names it by its path in the data directory');
 
 sub put
 {

@@ -128,8 +128,8 @@ is($directories->(), $before, 'its directory goes with it');
 
 # What cannot be removed at commit is logged, and removed by the session's next write.
 $node->safe_psql('postgres', $write->('stuck'));
-my $path = $node->data_dir . '/'
-  . $node->safe_psql('postgres', q{SELECT path FROM shuffle_segments WHERE relation = 'stuck'::regclass});
+my $name = $node->safe_psql('postgres', q{SELECT path FROM shuffle_segments WHERE relation = 'stuck'::regclass});
+my $path = $node->data_dir . "/$name";
 my $directory = $path =~ s{/[^/]+$}{}r;
 my $offset = -s $node->logfile;
 $node->safe_psql(
@@ -140,7 +140,7 @@ $node->safe_psql(
 	@{[ $write->('other') ]};
 	DROP TABLE other;
 	});
-like(slurp_file($node->logfile, $offset), qr/could not remove file "\Q$path\E"/, 'logged');
+like(slurp_file($node->logfile, $offset), qr/could not remove file "\Q$name\E"/, 'logged');
 is_deeply([ shuffle_files($node) ], \@kept, 'a file that could not be removed goes later');
 
 # The extension goes with everything.
