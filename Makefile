@@ -22,6 +22,7 @@ ENGINE_OBJS = \
 	src/engine/flatbuf_build.o \
 	src/engine/flatbuf_parse.o \
 	src/engine/gather.o \
+	src/engine/index_file.o \
 	src/engine/lz4_values.o \
 	src/engine/nested.o \
 	src/engine/output.o \

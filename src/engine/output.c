@@ -515,7 +515,8 @@ shf_output_fixed_memory(const ShfSchema *schema, const ShfWriterOptions *options
 						size_t max_message)
 {
 	ShfBuffer message = {0};
-	uint64_t  bytes = sizeof(ShfOutput) + options->write_buffer_size + (uint64_t) max_message;
+	uint64_t  bytes =
+		sizeof(ShfOutput) + options->write_buffer_size + (uint64_t) max_message + SHF_INDEX_SLACK;
 
 	/*
 	 * Leader, footer's schema and the copy of the schema with its malloc overhead: four
@@ -563,6 +564,7 @@ shf_output_create(ShfOutput **output, const ShfSchema *schema, const ShfWriterOp
 	out->account = account;
 	out->fd = -1;
 	out->normal_cap = options->write_buffer_size + max_message;
+	out->index_limit = UINT64_MAX;
 	return out->ops->open(out, err);
 }
 
@@ -577,7 +579,15 @@ shf_output_rest(ShfOutput *out, ShfError *err)
 ShfCode
 shf_output_end_run(ShfOutput *out, ShfError *err)
 {
-	return out->ops->end_run(out, err);
+	ShfCode code = out->ops->end_run(out, err);
+
+	if (code != SHF_OK || shf_output_index_memory(out) <= out->index_limit || !out->segment_open)
+		return code;
+	code = out->ops->end_segment(out, err);
+	if (code != SHF_OK)
+		return code;
+	shf_positions_free(out);
+	return shf_output_spill_index(out, err);
 }
 
 ShfCode

@@ -69,6 +69,9 @@ typedef struct ShfOutputOps
 	/* Closes all descriptors; files that are not complete are opened again later. */
 	ShfCode (*rest)(ShfOutput *out, ShfError *err);
 
+	/* Completes the open segment early: the next block begins another one. */
+	ShfCode (*end_segment)(ShfOutput *out, ShfError *err);
+
 	/* Completes what is open. */
 	ShfCode (*finish)(ShfOutput *out, ShfError *err);
 
@@ -108,10 +111,14 @@ struct ShfOutput
 	int			nsegments;
 	int			segments_cap;
 	uint32_t	extents_cap; /* of the current segment */
-	uint64_t	most_blocks; /* of any segment */
+	uint64_t	most_blocks; /* of any segment whose positions are in memory */
+	uint64_t	extents;	 /* in memory */
+
+	/* see index_file.c */
+	uint64_t index_limit;
+	uint64_t index_bytes; /* in the file */
 
 	/* totals over all segments */
-	uint64_t extents;
 	uint64_t rows;
 	uint64_t raw_bytes;
 	uint64_t blocks;
@@ -120,14 +127,14 @@ struct ShfOutput
 
 /*
  * What one block position and one extent may cost in memory at their most: growth by
- * an eighth, and for a block its entry in the footer as well; and what a segment adds,
- * lists that grow by SHF_INDEX_STEP at least included.
+ * an eighth, and for a block its entry in the footer as well.  The lists grow by
+ * SHF_INDEX_STEP at least: the slack is part of the output's fixed memory.
  */
-#define SHF_BLOCK_COST	54
-#define SHF_EXTENT_COST 54
-#define SHF_INDEX_STEP	16
-#define SHF_SEGMENT_COST \
-	(2 * sizeof(ShfSegment) + SHF_INDEX_STEP * (SHF_BLOCK_COST + SHF_EXTENT_COST))
+#define SHF_BLOCK_COST	 54
+#define SHF_EXTENT_COST	 54
+#define SHF_SEGMENT_COST (2 * sizeof(ShfSegment))
+#define SHF_INDEX_STEP	 16
+#define SHF_INDEX_SLACK	 (SHF_INDEX_STEP * (SHF_BLOCK_COST + SHF_EXTENT_COST))
 
 /* Creates the output of options->layout; no file yet.  max_message: an ordinary block's. */
 extern ShfCode
@@ -147,6 +154,8 @@ extern ShfCode shf_output_put(ShfOutput *out, const ShfBlock *block, ShfError *e
 extern ShfCode shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err);
 /* Closes descriptors and gives back the write buffer until it is needed again. */
 extern ShfCode shf_output_rest(ShfOutput *out, ShfError *err);
+
+/* All blocks of a run, or of a large row, have been put; keeps the index in its limit. */
 extern ShfCode shf_output_end_run(ShfOutput *out, ShfError *err);
 extern ShfCode shf_output_finish(ShfOutput *out, ShfError *err);
 extern void	   shf_output_close(ShfOutput *out);
@@ -167,8 +176,14 @@ extern ShfCode	   shf_segment_add_extent(ShfOutput *out, const ShfExtent *extent
 /* Counts a block in the current segment; its extent and position are added apart. */
 extern void shf_segment_add_block(ShfOutput *out, const ShfBlock *block);
 
+/* Writes the extents in memory, of complete segments all, to the index file. */
+extern ShfCode shf_output_spill_index(ShfOutput *out, ShfError *err);
+
 /* Grows positions to hold n. */
 extern ShfCode shf_positions_reserve(ShfOutput *out, size_t n, ShfError *err);
+
+/* Gives them back, no segment being open. */
+extern void shf_positions_free(ShfOutput *out);
 
 /* Sorts the extents by partition and offset, shrinks the list and leaves the segment. */
 extern void shf_segment_end(ShfOutput *out);

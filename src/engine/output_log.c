@@ -179,6 +179,7 @@ const ShfOutputOps shf_output_log_ops = {
 	.add_block = log_add_block,
 	.end_run = log_end_run,
 	.rest = log_rest,
+	.end_segment = log_end_segment,
 	.finish = log_finish,
 	.abort = log_abort,
 };

@@ -444,6 +444,19 @@ parts_add_block(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError
 }
 
 static ShfCode
+parts_end_segment(ShfOutput *out, ShfError *err)
+{
+	PartState *state = out->state;
+	ShfCode	   code = end_segment(out, err);
+
+	free(state->blocks);
+	shf_account(out->account, sizeof(PartBlock) * (uint64_t) state->blocks_cap, 0);
+	state->blocks = NULL;
+	state->blocks_cap = 0;
+	return code;
+}
+
+static ShfCode
 parts_end_run(ShfOutput *out, ShfError *err)
 {
 	(void) out;
@@ -511,6 +524,7 @@ const ShfOutputOps shf_output_parts_ops = {
 	.add_block = parts_add_block,
 	.end_run = parts_end_run,
 	.rest = parts_rest,
+	.end_segment = parts_end_segment,
 	.finish = parts_finish,
 	.abort = parts_abort,
 };

@@ -180,6 +180,16 @@ shf_positions_reserve(ShfOutput *out, size_t n, ShfError *err)
 	return SHF_OK;
 }
 
+void
+shf_positions_free(ShfOutput *out)
+{
+	free(out->positions);
+	shf_account(out->account, sizeof(ShfBlockPos) * out->positions_cap, 0);
+	out->positions = NULL;
+	out->positions_cap = 0;
+	out->most_blocks = 0;
+}
+
 static inline bool
 extent_before(const ShfExtent *a, const ShfExtent *b)
 {

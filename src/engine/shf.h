@@ -338,9 +338,11 @@ typedef struct ShfSegment
 	uint64_t				 blocks;
 	uint64_t				 files; /* 1, or how many partition files there are; 0: image */
 	uint32_t				 nextents;
-	ShfExtent				*extents; /* by partition, then offset; every extent has rows */
-	uint8_t					*image;	  /* the whole file where there is none, see inline_max */
-	const struct ShfMetrics *metrics; /* the writer's last segment: of the whole writer;
+	ShfExtent				*extents;	   /* by partition, then offset; every extent has rows.
+									   * NULL: shf_segment_load_extents() reads them */
+	uint64_t				 index_offset; /* of them in the index file */
+	uint8_t					*image;		   /* the whole file where there is none, see inline_max */
+	const struct ShfMetrics *metrics;	   /* the writer's last segment: of the whole writer;
 										 * else NULL */
 } ShfSegment;
 
@@ -425,6 +427,14 @@ extern ShfCode shf_writer_rest(ShfWriter *w, ShfError *err);
 extern ShfCode
 shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, ShfError *err);
 extern const ShfMetrics *shf_writer_metrics(const ShfWriter *w);
+
+/*
+ * Extents that memory_limit had no room for are in a file "<path>.index", path being the
+ * writer's, which the owner of the segment files removes when they have been read.
+ * extents: room for segment->nextents.
+ */
+extern ShfCode shf_segment_load_extents(const ShfSegment *segment, const char *path,
+										ShfExtent *extents, ShfError *err);
 
 /* Records how long the caller waited for rows and packed them, in nanoseconds. */
 extern void shf_writer_outside(ShfWriter *w, uint64_t input_ns, uint64_t pack_ns);

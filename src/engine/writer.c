@@ -11,7 +11,7 @@
  * The rest is shared by the row buffer and the index (extents and block positions),
  * which grows with the data: before each run there is always room for the index
  * entries that the run can add, and after it the row buffer is made smaller by what
- * they took.  The row buffer's share, "allowed", is taken in steps as rows come, and the
+ * they took, until that is an eighth and the index goes to a file.  The row buffer's share, "allowed", is taken in steps as rows come, and the
  * buffers of encoder and output when the first block is made: a writer of a few rows is
  * small, and so is one that rests.
  *
@@ -122,6 +122,18 @@ granted_files(void *arg, int wanted)
 }
 
 static ShfCode
+create_output(ShfWriter *w, ShfError *err)
+{
+	ShfCode code =
+		shf_output_create(&w->output, &w->schema, &w->options,
+						  shf_arrow_max_message(&w->schema, &w->options), &w->account, err);
+
+	if (code == SHF_OK)
+		w->output->index_limit = shf_writer_index_limit(w);
+	return code;
+}
+
+static ShfCode
 open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *options, ShfError *err)
 {
 	uint64_t fixed;
@@ -150,7 +162,7 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 			(unsigned long long) options->memory_limit, (unsigned long long) w->least_memory);
 	w->shared_memory = options->memory_limit - fixed;
 	w->account.output_limit = options->output_limit > 0 ? options->output_limit : UINT64_MAX;
-	w->account.used = w->account.peak = fixed - options->write_buffer_size -
+	w->account.used = w->account.peak = fixed - SHF_INDEX_SLACK - options->write_buffer_size -
 		shf_arrow_max_message(&w->schema, &w->options) -
 		shf_arrow_growing_memory(&w->schema, &w->options);
 
@@ -172,10 +184,7 @@ open_parts(ShfWriter *w, const ShfSchema *schema, const ShfWriterOptions *option
 	w->row.fixed = shf_rowbuf_next(&w->rowbuf);
 	code = shf_arrow_encoder_create(&w->encoder, &w->schema, &w->layout, &w->options, &w->account,
 									err);
-	if (code == SHF_OK)
-		code = shf_output_create(&w->output, &w->schema, &w->options,
-								 shf_arrow_max_message(&w->schema, &w->options), &w->account, err);
-	return code;
+	return code == SHF_OK ? create_output(w, err) : code;
 }
 
 ShfCode
@@ -245,7 +254,7 @@ append_slowly(ShfWriter *w, uint32_t partition, ShfAppend outcome, ShfError *err
 
 	/* Half of the buffer is free now, and a row takes less. */
 	if (code == SHF_OK && shf_rowbuf_append(&w->rowbuf, partition, &w->row) != SHF_APPENDED)
-		code = shf_index_too_large(w, err);
+		code = shf_list_too_large(w, err);
 	return code;
 }
 
@@ -385,8 +394,7 @@ prefer_image(ShfWriter *w, ShfError *err)
 	shf_output_close(w->output);
 	w->output = NULL;
 	w->options.layout = SHF_LAYOUT_LOG;
-	return shf_output_create(&w->output, &w->schema, &w->options,
-							 shf_arrow_max_message(&w->schema, &w->options), &w->account, err);
+	return create_output(w, err);
 }
 
 ShfCode

@@ -75,6 +75,9 @@ extern uint64_t shf_writer_fixed_memory(const ShfSchema *schema, const ShfRowLay
 extern uint64_t
 shf_writer_shared_minimum(const ShfRowLayout *layout, const ShfWriterOptions *options);
 
+/* When the index is to leave memory; see index_file.c. */
+extern uint64_t shf_writer_index_limit(const ShfWriter *w);
+
 /*
  * Decides on one or two row buffers and what each may use; returns the most that the first
  * one may ever use.
@@ -89,7 +92,7 @@ extern void shf_writer_account(ShfWriter *w);
  * that rb may be, when there is too little for two row buffers.
  */
 extern ShfCode shf_writer_share(ShfWriter *w, ShfRowBuf *rb, ShfError *err);
-extern ShfCode shf_index_too_large(const ShfWriter *w, ShfError *err);
+extern ShfCode shf_list_too_large(const ShfWriter *w, ShfError *err);
 
 /* Takes more of the row buffer's share; false if it has all. */
 extern bool shf_writer_grow(ShfWriter *w);

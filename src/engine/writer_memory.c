@@ -10,6 +10,9 @@
 /* A row buffer below this makes runs of a few rows. */
 #define MIN_REGION_BYTES ((uint64_t) 64 << 10)
 
+/* A smaller index makes segments of a few runs. */
+#define MIN_INDEX_BYTES ((uint64_t) 256 << 10)
+
 /* The row buffer of few partitions; more would be memory for nothing. */
 #define USEFUL_REGION_BYTES ((uint64_t) 32 << 20)
 
@@ -84,12 +87,33 @@ shf_writer_fixed_memory(const ShfSchema *schema, const ShfRowLayout *layout,
 		shf_output_fixed_memory(schema, options, max_message);
 }
 
-uint64_t
-shf_writer_shared_minimum(const ShfRowLayout *layout, const ShfWriterOptions *options)
+/* The smallest region and the index of a run from it. */
+static uint64_t
+min_run(const ShfRowLayout *layout, const ShfWriterOptions *options)
 {
 	uint64_t region = min_region(layout, options);
 
 	return region + shf_run_index_memory(layout, options, region);
+}
+
+uint64_t
+shf_writer_shared_minimum(const ShfRowLayout *layout, const ShfWriterOptions *options)
+{
+	return min_run(layout, options) + MIN_INDEX_BYTES;
+}
+
+/*
+ * What of the index may stay in memory between runs: an eighth, so that runs do not get
+ * much smaller with the size of the data.  More of it for partition files, of which every
+ * segment has a set of its own.
+ */
+uint64_t
+shf_writer_index_limit(const ShfWriter *w)
+{
+	uint64_t spare = w->shared_memory - min_run(&w->layout, &w->options);
+	uint64_t limit = w->shared_memory / (w->options.layout == SHF_LAYOUT_LOG ? 8 : 2);
+
+	return limit < spare ? limit : spare;
 }
 
 /* What each row buffer gets when the index leaves so many bytes. */
@@ -166,13 +190,11 @@ shf_writer_account(ShfWriter *w)
 }
 
 ShfCode
-shf_index_too_large(const ShfWriter *w, ShfError *err)
+shf_list_too_large(const ShfWriter *w, ShfError *err)
 {
 	return shf_error(err, SHF_ERR_LIMIT,
-					 "memory_limit of %llu bytes is too small for the offset index "
-					 "of %llu extents in %u partitions",
-					 (unsigned long long) w->options.memory_limit,
-					 (unsigned long long) w->output->extents, w->options.partitions);
+					 "memory_limit of %llu bytes is too small for a list of %d segments",
+					 (unsigned long long) w->options.memory_limit, w->output->nsegments);
 }
 
 /*
@@ -203,11 +225,11 @@ shf_writer_share(ShfWriter *w, ShfRowBuf *rb, ShfError *err)
 	if (region > w->allowed || w->allowed - region >= SHF_MEMORY_SLACK)
 	{
 		if (region < min_region(&w->layout, &w->options))
-			return shf_index_too_large(w, err);
+			return shf_list_too_large(w, err);
 		w->allowed = region;
 	}
 	if (rb->usable > w->allowed && !shf_rowbuf_resize(rb, w->allowed))
-		return shf_index_too_large(w, err);
+		return shf_list_too_large(w, err);
 	shf_writer_account(w);
 	return SHF_OK;
 }

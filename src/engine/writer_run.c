@@ -146,6 +146,8 @@ shf_writer_large_row(ShfWriter *w, uint32_t partition, ShfError *err)
 
 	if (code == SHF_OK)
 		code = w->encoder->ops->large_row(w->encoder, w->output, partition, &w->row, err);
+	if (code == SHF_OK)
+		code = shf_output_end_run(w->output, err);
 	if (code != SHF_OK)
 		return code;
 	w->block_ns += shf_work_clock(&w->account) - begun;
@@ -253,7 +255,7 @@ hand_over(ShfWriter *w, ShfError *err)
 	ShfRowBuf full;
 
 	if (!shf_rowbuf_move(&w->drain, &w->rowbuf, &retain))
-		return shf_index_too_large(w, err);
+		return shf_list_too_large(w, err);
 
 	full = w->rowbuf;
 	w->rowbuf = w->drain;

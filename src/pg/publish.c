@@ -60,6 +60,29 @@ shuffle_place_path(const ShufflePlace *place, uint32 writer)
 	return psprintf("%s/%s-%x", place->dir, place->prefix, writer);
 }
 
+ShfExtent *
+shuffle_place_extents(const ShufflePlace *place, uint32 writer, const ShfSegment *segment)
+{
+	ShfExtent *extents = segment->extents;
+	ShfError   err;
+
+	if (extents != NULL || segment->nextents == 0)
+		return extents;
+	extents = palloc_extended(sizeof(ShfExtent) * (Size) segment->nextents, MCXT_ALLOC_HUGE);
+	SHUFFLE_CHECK(
+		shf_segment_load_extents(segment, shuffle_place_path(place, writer), extents, &err), &err);
+	return extents;
+}
+
+void
+shuffle_place_drop_index(const ShufflePlace *place, uint32 writer)
+{
+	char *path = psprintf("%s.index", shuffle_place_path(place, writer));
+
+	if (unlink(path) != 0 && errno != ENOENT)
+		ereport(LOG, (errcode_for_file_access(), errmsg("could not remove file \"%s\": %m", path)));
+}
+
 void
 shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const char *routing,
 				uint32 writer, const ShfSegment *segment, int32 number, CommandId cid)
@@ -92,6 +115,6 @@ shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const 
 	}
 	if (segment->layout == SHF_LAYOUT_PARTITION_FILES && place->sync)
 		shuffle_fsync_dir(psprintf("%s/%s", place->dir, row.name));
-	shuffle_catalog_insert(&row, segment->extents, cid);
+	shuffle_catalog_insert(&row, shuffle_place_extents(place, writer, segment), cid);
 	shuffle_stats_published(place->prefix, writer, segment);
 }

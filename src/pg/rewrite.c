@@ -183,19 +183,27 @@ shuffle_rewriter_end(ShuffleRewriter *rewriter, const int32 *numbers, int nnumbe
 	char			 *routing = shuffle_options_format(rewriter->options, true);
 	const ShfSegment *segments;
 	int				  nsegments;
+	bool			  spilled = false;
+	MemoryContext	  cxt;
 
 	segments = shuffle_writer_end(rewriter->writer, &nsegments);
 	if (rewriter->opened && rewriter->place.sync)
 		shuffle_fsync_dir(rewriter->place.dir);
 	if (bytes != NULL)
 		*bytes = 0;
+	cxt = AllocSetContextCreate(rewriter->cxt, "shuffle publish", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(cxt);
 	for (int i = 0; i < nsegments; i++)
 	{
 		if (bytes != NULL)
 			*bytes += segments[i].bytes;
 		shuffle_publish(&rewriter->place, rewriter->options, routing, 0, &segments[i],
 						i < nnumbers ? numbers[i] : -1, GetCurrentCommandId(true));
+		spilled |= segments[i].extents == NULL;
+		MemoryContextReset(cxt);
 	}
+	if (spilled)
+		shuffle_place_drop_index(&rewriter->place, 0);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(rewriter->cxt);
 	return nsegments;

@@ -524,7 +524,18 @@ extern void shuffle_place_prepare(ShufflePlace *place, const ShuffleStorage *sto
 extern char *shuffle_place_path(const ShufflePlace *place, uint32 writer);
 
 /*
- * Inserts the catalog row of a finished segment.  routing is options as text with
+ * Extents of a finished segment: its own, or read from the writer's index file, in the
+ * current context.
+ */
+extern ShfExtent *
+shuffle_place_extents(const ShufflePlace *place, uint32 writer, const ShfSegment *segment);
+
+/* Removes the index file of a writer: all its segments have been published. */
+extern void shuffle_place_drop_index(const ShufflePlace *place, uint32 writer);
+
+/*
+ * Inserts the catalog row of a finished segment, whose extents may be in the index file.
+ * routing is options as text with
  * attnums; number is the segment's, or -1 for a new one; cid is the command that its rows
  * were inserted by.
  */

@@ -73,7 +73,7 @@ typedef struct SinkState
 	bool	 *row_isnull;
 } SinkState;
 
-/* A segment in a summary; its extents follow. */
+/* A segment in a summary; its extents follow, unless they are in the index file. */
 typedef struct SummaryHeader
 {
 	uint32	   magic;
@@ -81,7 +81,9 @@ typedef struct SummaryHeader
 	uint32	   number;
 	uint32	   layout;
 	uint32	   nextents;
-	uint32	   has_metrics;
+	uint16	   has_metrics;
+	uint16	   has_extents;
+	uint64	   index_offset;
 	uint8	   id[16];
 	uint64	   rows;
 	uint64	   bytes;
@@ -366,6 +368,13 @@ summary_size(Size size, Size more)
 	return size;
 }
 
+/* Bytes of a segment's extents in a summary. */
+static Size
+extents_size(bool has_extents, uint32 nextents)
+{
+	return has_extents ? sizeof(ShfExtent) * (Size) nextents : 0;
+}
+
 /* Completes the writer's files and keeps only their summary. */
 static void
 sink_end(SinkState *state)
@@ -381,8 +390,9 @@ sink_end(SinkState *state)
 		return;
 	segments = shuffle_writer_end(state->writer, &nsegments);
 	for (int i = 0; i < nsegments; i++)
-		size = summary_size(
-			size, sizeof(SummaryHeader) + sizeof(ShfExtent) * (Size) segments[i].nextents);
+		size = summary_size(size,
+							sizeof(SummaryHeader) +
+								extents_size(segments[i].extents != NULL, segments[i].nextents));
 
 	old = MemoryContextSwitchTo(state->context);
 	summary = palloc(size);
@@ -391,12 +401,15 @@ sink_end(SinkState *state)
 	for (int i = 0; i < nsegments; i++)
 	{
 		const ShfSegment *segment = &segments[i];
+		Size			  bytes = extents_size(segment->extents != NULL, segment->nextents);
 		SummaryHeader	  header = {
 				.magic = SUMMARY_MAGIC,
 				.writer = state->number,
 				.number = segment->number,
 				.layout = segment->layout,
 				.nextents = segment->nextents,
+				.has_extents = segment->extents != NULL,
+				.index_offset = segment->index_offset,
 				.rows = segment->rows,
 				.bytes = segment->bytes,
 				.raw_bytes = segment->raw_bytes,
@@ -412,8 +425,9 @@ sink_end(SinkState *state)
 		memcpy(header.id, segment->id, sizeof(header.id));
 		memcpy(p, &header, sizeof(header));
 		p += sizeof(header);
-		memcpy(p, segment->extents, sizeof(ShfExtent) * (Size) segment->nextents);
-		p += sizeof(ShfExtent) * (Size) segment->nextents;
+		if (bytes > 0)
+			memcpy(p, segment->extents, bytes);
+		p += bytes;
 	}
 	state->summaries = lappend(state->summaries, summary);
 	MemoryContextSwitchTo(old);
@@ -521,7 +535,7 @@ shuffle_summary_next(bytea *result, Size *position, ShuffleSummary *summary)
 		elog(ERROR, "malformed result of shuffle_sink");
 	memcpy(&header, p + *position, sizeof(header));
 	*position += sizeof(header);
-	bytes = sizeof(ShfExtent) * (Size) header.nextents;
+	bytes = extents_size(header.has_extents, header.nextents);
 	if (header.magic != SUMMARY_MAGIC || len - *position < bytes)
 		elog(ERROR, "malformed result of shuffle_sink");
 
@@ -541,8 +555,12 @@ shuffle_summary_next(bytea *result, Size *position, ShuffleSummary *summary)
 		segment->metrics = &summary->metrics;
 	}
 	segment->nextents = header.nextents;
-	segment->extents = palloc(Max(bytes, 1));
-	memcpy(segment->extents, p + *position, bytes);
+	segment->index_offset = header.index_offset;
+	if (header.has_extents)
+	{
+		segment->extents = palloc(Max(bytes, 1));
+		memcpy(segment->extents, p + *position, bytes);
+	}
 	*position += bytes;
 	return true;
 }

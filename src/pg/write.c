@@ -156,18 +156,31 @@ publish_segments(bytea *result, const ShuffleTarget *target, const ShuffleOption
 	ShuffleSummary summary;
 	Size		   position = 0;
 	int64		   last_writer = -1;
+	bool		   spilled = false;
 
 	if (result == NULL)
 		return;
 	for (;;)
 	{
-		const ShfSegment *segment = &summary.segment;
-		MemoryContext	  old = MemoryContextSwitchTo(context);
+		ShfSegment	 *segment = &summary.segment;
+		MemoryContext old = MemoryContextSwitchTo(context);
+		bool		  more = shuffle_summary_next(result, &position, &summary);
 
-		if (!shuffle_summary_next(result, &position, &summary))
+		/* A writer's segments come one after the other. */
+		if (last_writer >= 0 && (!more || last_writer != summary.writer) && spilled)
+		{
+			shuffle_place_drop_index(place, (uint32) last_writer);
+			spilled = false;
+		}
+		if (!more)
 		{
 			MemoryContextSwitchTo(old);
 			break;
+		}
+		if (segment->extents == NULL)
+		{
+			segment->extents = shuffle_place_extents(place, summary.writer, segment);
+			spilled = true;
 		}
 		shuffle_publish(place, options, routing, summary.writer, segment, -1,
 						GetCurrentCommandId(true));

@@ -177,7 +177,7 @@ extern void shuffle_job_destroy(ShuffleJobHandle *handle);
 typedef struct ShuffleSummary
 {
 	uint32	   writer;
-	ShfSegment segment; /* extents palloc'd in the current context */
+	ShfSegment segment; /* extents palloc'd in the current context, or in the index file */
 	ShfMetrics metrics; /* what segment.metrics points to */
 } ShuffleSummary;
 

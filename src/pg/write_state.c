@@ -87,6 +87,7 @@ typedef struct WriteState
 	int				 nsegments;
 	ShfSegment		*segments;
 	SubTransactionId lent;
+	bool			 spilled; /* the index file has extents of some */
 } WriteState;
 
 typedef struct StorageStates
@@ -291,8 +292,11 @@ keep_segments(WriteState *state, const ShfSegment *segments, int nsegments)
 		Size		bytes = sizeof(ShfExtent) * (Size) segments[i].nextents;
 
 		*segment = segments[i];
-		segment->extents = palloc_extended(Max(bytes, 1), MCXT_ALLOC_HUGE);
-		memcpy(segment->extents, segments[i].extents, bytes);
+		if (segments[i].extents != NULL)
+		{
+			segment->extents = palloc_extended(Max(bytes, 1), MCXT_ALLOC_HUGE);
+			memcpy(segment->extents, segments[i].extents, bytes);
+		}
 		if (segments[i].image != NULL)
 		{
 			segment->image = palloc(segments[i].bytes);
@@ -312,6 +316,15 @@ keep_segments(WriteState *state, const ShfSegment *segments, int nsegments)
 	state->base_memory = MemoryContextMemAllocated(state->cxt, true);
 	count_memory(state);
 	MemoryContextSwitchTo(old);
+}
+
+/* The catalog rows are there and will stay. */
+static void
+published(WriteState *state)
+{
+	if (state->spilled)
+		shuffle_place_drop_index(&state->place, 0);
+	free_state(state);
 }
 
 /* Publishes a state for good and frees it, or lends its rows to an inner subtransaction. */
@@ -356,8 +369,12 @@ publish(WriteState *state)
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle publish", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(cxt);
 	for (int i = 0; i < nsegments; i++)
+	{
 		shuffle_publish(&state->place, state->options, state->routing, 0, &segments[i], -1,
 						state->cid);
+		state->spilled |= segments[i].extents == NULL;
+		MemoryContextReset(cxt);
+	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(cxt);
 	if (pushed)
@@ -366,7 +383,7 @@ publish(WriteState *state)
 	if (lend)
 		state->lent = GetCurrentSubTransactionId();
 	else
-		free_state(state);
+		published(state);
 }
 
 void
@@ -602,7 +619,7 @@ shuffle_states_subcommit(SubTransactionId subid, SubTransactionId parent)
 		if (state->lent == subid)
 			state->lent = parent;
 		if (state->lent == state->subid)
-			free_state(state);
+			published(state);
 	}
 }
 

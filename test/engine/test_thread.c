@@ -5,6 +5,8 @@
  */
 #include "harness.h"
 
+#include "../../src/engine/writer.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -116,16 +118,22 @@ check_rows(const char *path, const ShfSegment *segments, int nsegments, uint64_t
 
 	for (int s = 0; s < nsegments; s++)
 	{
+		ShfExtent *extents = segments[s].extents;
 		ShfReader *r;
 		ShfBatch  *batch;
 		char	   name[400];
 
+		if (extents == NULL)
+		{
+			extents = malloc(sizeof(ShfExtent) * segments[s].nextents);
+			CHECK_OK(shf_segment_load_extents(&segments[s], path, extents, &err));
+		}
 		snprintf(name, sizeof(name), "%s-%u.arrow", path, segments[s].number);
 		CHECK_OK(shf_reader_open(&r, name, &err));
 		CHECK_OK(shf_batch_create(&batch, shf_reader_schema(r), &err));
 		for (uint32_t e = 0; e < segments[s].nextents; e++)
 		{
-			const ShfExtent *extent = &segments[s].extents[e];
+			const ShfExtent *extent = &extents[e];
 			uint64_t		 at = extent->offset;
 
 			while (at < extent->offset + extent->bytes)
@@ -150,6 +158,8 @@ check_rows(const char *path, const ShfSegment *segments, int nsegments, uint64_t
 		}
 		shf_batch_free(batch);
 		shf_reader_close(r);
+		if (extents != segments[s].extents)
+			free(extents);
 	}
 	CHECK_INT(total, rows);
 	free(last);
@@ -214,7 +224,35 @@ count_threads(void)
 	return n;
 }
 
-/* Two row buffers as long as the index leaves enough for them, then one and no thread. */
+/* The index leaves memory, so that it holds both row buffers to the end. */
+static void
+test_index_leaves_memory(void)
+{
+	int				  before = count_threads();
+	ShfWriter		 *w;
+	const ShfSegment *segments;
+	int				  nsegments;
+	ShfCode			  code;
+
+	memory_limit = 5 << 20;
+	block_rows = 5;
+	w = open_writer("index_file", SHF_CODEC_NONE, SHF_LAYOUT_LOG);
+	CHECK(append_rows(w, 0, ROWS, &code) == -1);
+	CHECK_INT(count_threads(), before + 1);
+	CHECK_OK(shf_writer_finish(w, &segments, &nsegments, &err));
+	CHECK(nsegments > 1);
+	CHECK(segments[0].extents == NULL);
+	CHECK(shf_writer_metrics(w)->memory_peak <= memory_limit);
+	check_rows(test_path("index_file"), segments, nsegments, ROWS);
+	shf_writer_close(w);
+	memory_limit = 8 << 20;
+	block_rows = 8192;
+}
+
+/*
+ * Two row buffers as long as the index leaves enough for them, then one and no thread.  It
+ * takes a very long list of segments, or an index that must stay in memory.
+ */
 static void
 test_index_ends_the_thread(void)
 {
@@ -227,6 +265,7 @@ test_index_ends_the_thread(void)
 	memory_limit = 5 << 20;
 	block_rows = 5;
 	w = open_writer("many_blocks", SHF_CODEC_NONE, SHF_LAYOUT_LOG);
+	w->output->index_limit = UINT64_MAX;
 	CHECK(append_rows(w, 0, ROWS / 4, &code) == -1);
 	CHECK_INT(count_threads(), before + 1);
 	CHECK(append_rows(w, ROWS / 4, ROWS * 3 / 4, &code) == -1);
@@ -325,6 +364,7 @@ main(void)
 {
 	RUN(test_order_and_metrics);
 	RUN(test_drain_and_rest);
+	RUN(test_index_leaves_memory);
 	RUN(test_index_ends_the_thread);
 	RUN(test_many_partitions_need_the_memory);
 	RUN(test_partition_files);
