@@ -240,12 +240,44 @@ SELECT h.attname, s.null_frac = h.null_frac AS null_frac, abs(s.n_distinct - h.n
 	s.histogram_bounds::text IS NOT DISTINCT FROM h.histogram_bounds::text AS histogram
 FROM pg_stats h JOIN pg_stats s USING (attname)
 WHERE h.tablename = 'scan_heap' AND s.tablename = 'scan_log' AND h.attname IN ('id', 'k', 'x', 'd', 'b') ORDER BY 1;
+-- physical order is what a sequential scan gives
+SELECT count(*) FROM shuffle_write('SELECT i AS rising, hashint4(i) AS mixed, -i AS falling
+	FROM generate_series(1, 20000) i', 'scan_ordered', partitions => 1, workers => 0);
+ANALYZE scan_ordered;
+SELECT attname, round(correlation::numeric, 1) AS correlation FROM pg_stats
+WHERE tablename = 'scan_ordered' ORDER BY 1;
+DROP TABLE scan_ordered;
 VACUUM scan_log;
 VACUUM (ANALYZE) scan_parts;
 SELECT relname, reltuples, age(relfrozenxid) < 1000 AS young, mxid_age(relminmxid) < 1000 AS young_multi
 FROM pg_class WHERE relname IN ('scan_log', 'scan_parts') ORDER BY 1;
 SELECT shuffle_size('scan_log') > 100000 AS size, pg_relation_size('scan_log') AS fork;
 SELECT shuffle_size('scan_heap');
+
+--
+-- Parallel scans share blocks: of one segment, too
+--
+SET shuffle_ext.block_rows = 10;
+SET client_min_messages = warning;
+SELECT segments, blocks FROM shuffle_write('SELECT i FROM generate_series(1, 400) i', 'scan_shared',
+	partitions => 1, workers => 0);
+RESET client_min_messages;
+RESET shuffle_ext.block_rows;
+ALTER TABLE scan_shared SET (parallel_workers = 2);
+CREATE FUNCTION scan_slowly(int) RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS
+	$$ BEGIN PERFORM pg_sleep(0.002); RETURN pg_backend_pid(); END $$;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SET parallel_leader_participation = off;
+SELECT count(*) AS processes, sum(n) AS rows, min(n) >= 50 AS shared
+FROM (SELECT scan_slowly(i) AS pid, count(*) AS n FROM scan_shared GROUP BY 1) q;
+RESET parallel_setup_cost;
+RESET parallel_tuple_cost;
+RESET min_parallel_table_scan_size;
+RESET parallel_leader_participation;
+DROP TABLE scan_shared;
+DROP FUNCTION scan_slowly;
 
 --
 -- Partitions

@@ -28,6 +28,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_seclabel.h"
 #include "commands/seclabel.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -247,7 +248,8 @@ shuffle_options_require_empty(Relation rel, int nrefs)
 	Snapshot	   snapshot;
 	List		  *segments;
 
-	if (!shuffle_is_table(rel))
+	/* pg_upgrade makes shuffle_segment after some tables, and fills it by moving its file. */
+	if (!shuffle_is_table(rel) || IsBinaryUpgrade)
 		return;
 
 	LockRelationOid(RelationGetRelid(rel), ShareRowExclusiveLock);

@@ -75,5 +75,14 @@ foreach my $case (
 	}
 }
 
+# The tables that one statement writes to share the limit.
+$node->safe_psql('postgres', 'CREATE TABLE parent (i int, b int, t text) PARTITION BY HASH (i);'
+	  . join('', map { "CREATE TABLE child_$_ PARTITION OF parent FOR VALUES WITH (MODULUS 64, REMAINDER $_) "
+		  . "USING shuffle; SECURITY LABEL FOR shuffle_ext ON TABLE child_$_ IS 'partitions=8 method=round_robin';" }
+		  0 .. 63));
+my ($peak) = peak("SET shuffle_ext.memory_limit = '32MB'; INSERT INTO parent $query");
+cmp_ok($peak, '<', 32 + 64, sprintf('64 shuffle tables in one INSERT: %.0f MB', $peak));
+is($node->safe_psql('postgres', 'SELECT count(*), sum(i) FROM parent'), '2000000|2000001000000', 'all rows');
+
 $node->stop;
 done_testing();
