@@ -68,8 +68,8 @@ shuffle_require_table(Relation rel)
 	"if_exists => 'replace')."
 
 #define INDEX_HINT \
-	"Partition the table by the columns that rows are looked up by, and read single " \
-	"partitions with shuffle_read()."
+	"Create the table USING heap if it needs keys or indexes.  Single partitions of a shuffle " \
+	"table are read with shuffle_read()."
 
 static const TupleTableSlotOps *
 am_slot_callbacks(Relation rel)
@@ -238,8 +238,7 @@ am_relation_set_new_filelocator(Relation rel, const RelFileLocator *locator, cha
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 persistence == RELPERSISTENCE_TEMP ? errmsg("shuffle tables cannot be temporary") :
 													  errmsg("shuffle tables cannot be unlogged"),
-				 errhint("Use a permanent table and drop it when it is no longer needed; files "
-						 "of shuffle tables are not in the write-ahead log anyway.")));
+				 errhint("Create the table USING heap, or as a permanent table.")));
 
 	/*
 	 * There are no transaction ids in the storage, but monitoring measures the age of
