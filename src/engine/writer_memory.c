@@ -99,7 +99,7 @@ min_run(const ShfRowLayout *layout, const ShfWriterOptions *options)
 uint64_t
 shf_writer_shared_minimum(const ShfRowLayout *layout, const ShfWriterOptions *options)
 {
-	return min_run(layout, options) + MIN_INDEX_BYTES;
+	return min_run(layout, options) + (options->layout != SHF_LAYOUT_STREAM ? MIN_INDEX_BYTES : 0);
 }
 
 /*
