@@ -154,7 +154,7 @@ limit_for_runs_of(const Row *rows, const uint32_t *partition, uint32_t nrows, ui
 {
 	uint64_t limit = (uint64_t) 16 << 20;
 
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 10; i++)
 	{
 		ShfWriter *w = open_writer(partitions, limit, 1);
 		int64_t	   taken = 0;
@@ -167,7 +167,8 @@ limit_for_runs_of(const Row *rows, const uint32_t *partition, uint32_t nrows, ui
 			taken++;
 		}
 		shf_writer_close(w);
-		limit = (uint64_t) ((int64_t) limit + ((int64_t) nrows + 1 - taken) * 64);
+		/* A row takes more: the limit comes near from one side. */
+		limit = (uint64_t) ((int64_t) limit + ((int64_t) nrows + 1 - taken) * 32);
 	}
 	return limit;
 }
