@@ -4,8 +4,8 @@
  *
  * Everything here goes through the rows of a block in sub-batches, column by column, so
  * that the rows of one stay in cache while all columns pass over them.  Partition order is
- * random access, which no hardware foresees: a few rows of the next sub-batch are asked
- * for before each column, so that the memory works while the columns are copied.
+ * random access, which no hardware foresees: the rows of the next sub-batch are asked for
+ * before this one is copied.
  */
 #include "encode.h"
 
@@ -15,8 +15,9 @@
 /* Lines asked for per row at most: longer rows are worth the hardware's prefetcher. */
 #define PREFETCH_LINES 4
 
-/* Short values are copied as one or two chunks, whatever their length. */
-#define VAR_CHUNK 16
+/* Values up to either length are copied as so many bytes, whatever their length. */
+#define SHORT_COPY 16
+#define LONG_COPY  48
 
 /* ---------------------------------------------------------------- rows */
 
@@ -47,6 +48,28 @@ prefetch_rows(ShfArrowEncoder *e, const ShfRows *rows, const uint32_t *until)
 		__builtin_prefetch(row + last);
 	}
 	e->prefetched = from;
+}
+
+/*
+ * Asks once more for those lines of the next sub-batch that begin at byte "from" of a row
+ * or later: a pass over a block's rows may find that what the last one read is gone.
+ */
+static inline void
+prefetch_again(const ShfRows *rows, uint32_t base, uint32_t n, uint32_t from)
+{
+	uint32_t end = base + 2 * SUB_BATCH < n ? base + 2 * SUB_BATCH : n;
+	uint32_t last = rows->row_bytes + 16;
+
+	if (last > from + 64 * PREFETCH_LINES)
+		last = from + 64 * PREFETCH_LINES;
+	for (uint32_t i = base + SUB_BATCH; i < end; i++)
+	{
+		const uint8_t *row = shf_row_at(rows->arena, rows->order[i]);
+
+		for (uint32_t at = from; at < last; at += 64)
+			__builtin_prefetch(row + at);
+		__builtin_prefetch(row + last);
+	}
 }
 
 static inline uint32_t
@@ -419,8 +442,6 @@ gather_offsets(const ShfArrowEncoder *e, const ShfEncodeColumn *col, int32_t *of
 void
 shf_arrow_gather_fixed(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
 {
-	const uint32_t step = SUB_BATCH / (uint32_t) (e->ncolumns + 1) + 1;
-
 	for (int c = 0; c < e->ncolumns; c++)
 	{
 		ShfEncodeColumn *col = &e->columns[c];
@@ -433,15 +454,13 @@ shf_arrow_gather_fixed(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
 	{
 		const uint32_t *order = rows->order + base;
 		uint32_t		count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
-		uint32_t		ahead = 0;
 
+		prefetch_rows(e, rows, order + count + SUB_BATCH);
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			ShfEncodeColumn *col = &e->columns[c];
 			const uint8_t	*at = rows->arena + col->slot;
 
-			ahead += ahead < SUB_BATCH ? step : 0;
-			prefetch_rows(e, rows, order + count + ahead);
 			if (col->gather == SHF_GATHER_NESTED)
 				continue;
 			if (col->validity != NULL)
@@ -464,10 +483,10 @@ shf_arrow_gather_fixed(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
 }
 
 /*
- * Bytes of rows base .. base + n - 1, whose offsets are known.  A short value is copied in
- * whole chunks where the buffer goes on behind it: what is copied too much is overwritten
- * by the next value.  (Behind the last row of the arena there is room to read, see
- * SHF_ROWBUF_SLACK.)
+ * Bytes of rows base .. base + n - 1, whose offsets are known.  Where the buffer goes on
+ * behind a value, more bytes than it has are copied, so that no branch depends on its exact
+ * length: the next value overwrites them.  (Behind the last row of the arena there is room
+ * to read, see SHF_ROWBUF_SLACK.)
  */
 static void
 gather_var(const ShfArrowEncoder *e, const ShfEncodeColumn *col, uint32_t base,
@@ -483,13 +502,12 @@ gather_var(const ShfArrowEncoder *e, const ShfEncodeColumn *col, uint32_t base,
 		const uint8_t *src = row + value_start(e, col, row);
 		uint8_t		  *dst = data + offsets[i];
 		int32_t		   len = offsets[i + 1] - offsets[i];
+		int32_t		   room = end - offsets[i];
 
-		if (len <= 2 * VAR_CHUNK && end - offsets[i] >= 2 * VAR_CHUNK)
-		{
-			memcpy(dst, src, VAR_CHUNK);
-			if (len > VAR_CHUNK)
-				memcpy(dst + VAR_CHUNK, src + VAR_CHUNK, VAR_CHUNK);
-		}
+		if (len <= SHORT_COPY && room >= SHORT_COPY)
+			memcpy(dst, src, SHORT_COPY);
+		else if (len <= LONG_COPY && room >= LONG_COPY)
+			memcpy(dst, src, LONG_COPY);
 		else if (len > 0)
 			memcpy(dst, src, (size_t) len);
 	}
@@ -498,6 +516,8 @@ gather_var(const ShfArrowEncoder *e, const ShfEncodeColumn *col, uint32_t base,
 void
 shf_arrow_gather_variable(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
 {
+	if (e->layout->nvar == 0)
+		return;
 	for (int c = 0; c < e->ncolumns; c++)
 	{
 		ShfEncodeColumn *col = &e->columns[c];
@@ -512,6 +532,7 @@ shf_arrow_gather_variable(ShfArrowEncoder *e, const ShfRows *rows, uint32_t n)
 	{
 		uint32_t count = n - base < SUB_BATCH ? n - base : SUB_BATCH;
 
+		prefetch_again(rows, base, n, e->layout->fixed_bytes);
 		for (int c = 0; c < e->ncolumns; c++)
 		{
 			if (e->columns[c].gather == SHF_GATHER_VAR)

@@ -145,15 +145,17 @@ min_shared_region(const ShfWriter *w)
 
 /*
  * Decides on one row buffer or, with a thread to come, two.  A run that gives every
- * partition a block of half the largest size gains nothing from being larger, while memory
- * touched for the first time costs more than writing to it.
+ * partition a block of a quarter of the largest size gains little from being larger (1 % of
+ * the stored bytes), while memory touched for the first time costs more than writing to it,
+ * rows far apart are slow to gather, and at the end processes wait for the one that emits
+ * its last run.
  */
 uint64_t
 shf_writer_plan_memory(ShfWriter *w)
 {
 	const ShfWriterOptions *options = &w->options;
 	uint64_t				least = min_region(&w->layout, options);
-	uint64_t				useful = (uint64_t) options->partitions * options->block_bytes / 2;
+	uint64_t				useful = (uint64_t) options->partitions * options->block_bytes / 4;
 	uint64_t				region;
 
 	w->arenas = 1;
