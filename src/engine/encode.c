@@ -30,13 +30,14 @@ finish_message(ShfArrowEncoder *e, ShfOutput *out, uint32_t partition, uint32_t 
 {
 	const ShfTemplate *t = &e->template;
 	const size_t	   nodes_end = t->nodes + 16 * (size_t) t->nnodes;
-	ShfBlock		   block = {
-				  .partition = partition,
-				  .rows = n,
-				  .raw_bytes = raw_bytes,
-				  .body_bytes = body_bytes,
-				  .message_bytes = t->bytes + body_bytes,
-	  };
+
+	ShfBlock block = {
+		.partition = partition,
+		.rows = n,
+		.raw_bytes = raw_bytes,
+		.body_bytes = body_bytes,
+		.message_bytes = t->bytes + body_bytes,
+	};
 
 	/* Constant part, nodes, the count of buffers, buffers. */
 	memcpy(message, t->data, t->nodes);

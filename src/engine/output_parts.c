@@ -305,16 +305,17 @@ complete_file(ShfOutput *out, uint32_t p, uint64_t first_row, bool sync, ShfErro
 	ShfSegment *segment = shf_segment_current(out);
 	uint32_t	entry = file->last;
 	uint64_t	offset = out->leader.len + file->message_bytes;
-	ShfExtent	extent = {
-		  .partition = p,
-		  .blocks = file->blocks,
-		  .offset = out->leader.len,
-		  .bytes = file->message_bytes,
-		  .raw_bytes = file->raw_bytes,
-		  .rows = file->rows,
-		  .first_row = first_row,
-	  };
-	ShfCode code;
+	ShfCode		code;
+
+	ShfExtent extent = {
+		.partition = p,
+		.blocks = file->blocks,
+		.offset = out->leader.len,
+		.bytes = file->message_bytes,
+		.raw_bytes = file->raw_bytes,
+		.rows = file->rows,
+		.first_row = first_row,
+	};
 
 	code = shf_positions_reserve(out, file->blocks, err);
 	if (code != SHF_OK)

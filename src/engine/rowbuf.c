@@ -396,14 +396,15 @@ ShfRows
 shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition)
 {
 	uint32_t *order = rb->tags - 2 * (size_t) rb->nrows;
-	ShfRows	  rows = {
-		  .arena = rb->region,
-		  .order = order,
-		  .row_bytes = rb->max_row_bytes,
-		  .max_row_bytes = rb->max_row_bytes,
-		  .nulls = rb->nulls,
-	  };
-	size_t at = 0;
+	size_t	  at = 0;
+
+	ShfRows rows = {
+		.arena = rb->region,
+		.order = order,
+		.row_bytes = rb->max_row_bytes,
+		.max_row_bytes = rb->max_row_bytes,
+		.nulls = rb->nulls,
+	};
 
 	if (rb->counts[partition] == 0)
 		return rows;

@@ -95,15 +95,16 @@ emit_run(ShfWriter *w, ShfRowBuf *rb, const ShfRetain *retain, ShfError *err)
 	for (uint32_t p = 0; p < rb->partitions; p++)
 	{
 		uint32_t end = rb->counts[p];
-		ShfRows	 rows = {
-			 .arena = rb->region,
-			 .order = order + start,
-			 .n = end - start,
-			 .ahead = total - end,
-			 .row_bytes = (uint32_t) (rb->used / rb->nrows),
-			 .max_row_bytes = rb->max_row_bytes,
-			 .nulls = rb->nulls,
-		 };
+
+		ShfRows rows = {
+			.arena = rb->region,
+			.order = order + start,
+			.n = end - start,
+			.ahead = total - end,
+			.row_bytes = (uint32_t) (rb->used / rb->nrows),
+			.max_row_bytes = rb->max_row_bytes,
+			.nulls = rb->nulls,
+		};
 
 		start = end;
 		if (rows.n == 0 || shf_retained(retain, p, rows.n))

@@ -516,8 +516,8 @@ take_out_arguments(Aggref *sink, int ncolumns)
 
 	if (ncolumns <= SINK_MAX_ARGS)
 	{
-		for_each_from(lc, sink->args, 1) columns =
-			lappend(columns, lfirst_node(TargetEntry, lc)->expr);
+		for_each_from(lc, sink->args, 1)
+			columns = lappend(columns, lfirst_node(TargetEntry, lc)->expr);
 	}
 	else if (IsA(last->expr, RowExpr))
 		columns = ((RowExpr *) last->expr)->args;

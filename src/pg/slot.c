@@ -295,19 +295,20 @@ tts_shuffle_copy_minimal_tuple(TupleTableSlot *slot SHUFFLE_MINIMAL_EXTRA_PARAM)
 								   slot->tts_isnull SHUFFLE_MINIMAL_EXTRA_ARG);
 }
 
-const TupleTableSlotOps ShuffleSlotOps = {.base_slot_size = sizeof(ShuffleSlot),
-										  .init = tts_shuffle_init,
-										  .release = tts_shuffle_release,
-										  .clear = tts_shuffle_clear,
-										  .getsomeattrs = tts_shuffle_getsomeattrs,
-										  .getsysattr = tts_shuffle_getsysattr,
+const TupleTableSlotOps ShuffleSlotOps = {
+	.base_slot_size = sizeof(ShuffleSlot),
+	.init = tts_shuffle_init,
+	.release = tts_shuffle_release,
+	.clear = tts_shuffle_clear,
+	.getsomeattrs = tts_shuffle_getsomeattrs,
+	.getsysattr = tts_shuffle_getsysattr,
 #if SHUFFLE_SLOT_HAS_XACT_CHECK
-										  .is_current_xact_tuple =
-											  tts_shuffle_is_current_xact_tuple,
+	.is_current_xact_tuple = tts_shuffle_is_current_xact_tuple,
 #endif
-										  .materialize = tts_shuffle_materialize,
-										  .copyslot = tts_shuffle_copyslot,
-										  .get_heap_tuple = NULL,
-										  .get_minimal_tuple = NULL,
-										  .copy_heap_tuple = tts_shuffle_copy_heap_tuple,
-										  .copy_minimal_tuple = tts_shuffle_copy_minimal_tuple};
+	.materialize = tts_shuffle_materialize,
+	.copyslot = tts_shuffle_copyslot,
+	.get_heap_tuple = NULL,
+	.get_minimal_tuple = NULL,
+	.copy_heap_tuple = tts_shuffle_copy_heap_tuple,
+	.copy_minimal_tuple = tts_shuffle_copy_minimal_tuple,
+};
