@@ -448,3 +448,10 @@ shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit, uint32_t *rows,
 	r->ahead = *message_bytes <= AHEAD_LARGE / 2 ? AHEAD_LARGE : AHEAD_SMALL;
 	return SHF_OK;
 }
+
+void
+shf_reader_prefetch(const ShfReader *r, uint64_t offset, uint64_t len)
+{
+	if (r->fd >= 0)
+		(void) posix_fadvise(r->fd, (off_t) offset, (off_t) len, POSIX_FADV_WILLNEED);
+}

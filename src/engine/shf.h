@@ -513,6 +513,9 @@ extern size_t shf_batch_memory(const ShfBatch *batch);
 extern ShfCode shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit, uint32_t *rows,
 							   uint64_t *message_bytes, ShfError *err);
 
+/* A hint that these bytes of the file will be read soon; returns without waiting for them. */
+extern void shf_reader_prefetch(const ShfReader *reader, uint64_t offset, uint64_t len);
+
 /*
  * Verifies a whole file: magic, schema, every message (CRC, structure, all columns,
  * UTF-8, zero padding), end of stream, footer equal to what the writer would have

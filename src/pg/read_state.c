@@ -18,6 +18,9 @@
 
 #include "read_block.h"
 
+/* Bytes that are announced to the kernel before they are read. */
+#define PREFETCH_BYTES (1024 * 1024)
+
 typedef struct ReadSegment
 {
 	ShuffleSegmentRow *row;
@@ -53,6 +56,10 @@ struct ShuffleReadState
 	ShfExtent	 *extents; /* by first_row */
 	int			  nextents;
 	uint32		 *extent_block; /* [nextents + 1] number of its first block in the segment */
+
+	/* extents behind the current one that were announced to the kernel, and their bytes */
+	int	   prefetched; /* the first that was not */
+	uint64 prefetched_bytes;
 
 	/* the extent the cursor is in, or -1 */
 	int			extent;
@@ -267,6 +274,7 @@ enter_segment(ShuffleReadState *state, int s)
 	drop_file(state);
 	state->segment = -1;
 	state->extent = -1;
+	state->prefetched = 0;
 	state->starts = NULL;
 	state->starts_size = 0;
 	MemoryContextReset(state->segment_cxt);
@@ -327,6 +335,35 @@ enter_file(ShuffleReadState *state, uint32 partition)
 	MemoryContextSwitchTo(oldcxt);
 }
 
+/*
+ * Extent e comes next.  Where reading is about to jump, as it does through the runs of one
+ * partition, the kernel's own read-ahead is of no use, so it is told what comes behind e.
+ */
+static void
+prefetch_behind(ShuffleReadState *state, int e)
+{
+	bool one_file = (state->segments[state->segment].row->layout == SHF_LAYOUT_LOG);
+
+	if (e == state->extent + 1 && e < state->prefetched)
+		state->prefetched_bytes -= state->extents[e].bytes;
+	else
+	{
+		state->prefetched = e + 1;
+		state->prefetched_bytes = 0;
+	}
+	while (state->prefetched < state->nextents && state->prefetched_bytes < PREFETCH_BYTES)
+	{
+		const ShfExtent *next = &state->extents[state->prefetched];
+
+		if (!one_file && next->partition != state->file_partition)
+			break;
+		if (next->offset != next[-1].offset + next[-1].bytes)
+			shf_reader_prefetch(state->file->reader, next->offset, next->bytes);
+		state->prefetched_bytes += next->bytes;
+		state->prefetched++;
+	}
+}
+
 /* Makes extent e of the current segment the current one. */
 static void
 enter_extent(ShuffleReadState *state, int e)
@@ -337,6 +374,7 @@ enter_extent(ShuffleReadState *state, int e)
 	if (state->extent == e)
 		return;
 
+	prefetch_behind(state, e);
 	state->extent = -1;
 	if (state->starts_size < extent->blocks)
 	{
