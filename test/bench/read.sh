@@ -41,6 +41,28 @@ for ((round = 0; round <= ROUNDS; round++)); do
     "SELECT count(*) FROM shuffle_fetch('p100000', $((round * 7919 + 1)))"
 done
 
+# cold NAME TABLE FILE...: a scan right after the start of the server, with none of the files in
+# the page cache.  Its milliseconds go to NAME's list, the bytes that it read to NAME_bytes'.
+cold() {
+  local name=$1 table=$2 file
+  local bytes="SELECT substring(pg_read_file('/proc/self/io') FROM '\nread_bytes: (\d+)')"
+  shift 2
+  server_stop
+  sync
+  for file; do dd if="$file" iflag=nocache count=0 status=none; done
+  server_run
+  sql -At -c "${serial[0]}" -c "${serial[1]}" -c "$bytes" -c '\timing on' \
+    -c "SELECT $COUNTS FROM $table" -c '\timing off' -c "$bytes" >"$WORK/cold"
+  sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' "$WORK/cold" >>"$WORK/times/$name"
+  grep -x '[0-9]*' "$WORK/cold" | paste -s | awk '{ print $2 - $1 }' >>"$WORK/times/${name}_bytes"
+}
+mapfile -t heap_files < <(ls "$DATA/$(value "SELECT pg_relation_filepath('lineitem')")"*)
+mapfile -t table_files < <(value "SELECT '$DATA/' || path FROM shuffle_segments WHERE relation = 'p200'::regclass")
+for ((round = 0; round < ROUNDS; round++)); do
+  cold heap_cold lineitem "${heap_files[@]}"
+  cold table_cold p200 "${table_files[@]}"
+done
+
 heading "$ROUNDS rounds"
 row heap "all columns, serial: lineitem (heap)"
 row table "all columns, serial: 200 partitions"
@@ -50,6 +72,8 @@ row heap_two "first two columns, serial: lineitem (heap)"
 row table_two "first two columns, serial: 200 partitions"
 row heap_rows "count(*), serial: lineitem (heap)"
 row table_rows "count(*), serial: 200 partitions"
+row heap_cold "all columns, serial, not cached: lineitem (heap)"
+row table_cold "all columns, serial, not cached: 200 partitions"
 row heap_parallel "all columns, parallel: lineitem (heap)"
 row table_parallel "all columns, parallel: 200 partitions"
 row read_200 "shuffle_read in FROM (spools), one partition of 200"
@@ -60,6 +84,7 @@ row fetch_100000 "shuffle_fetch, one partition of 100000"
 say
 target "all columns, shuffle / heap" "$(paired table heap)" 0.75 x
 target "the first two columns, shuffle / heap" "$(paired table_two heap_two)" 0.5 x
+target "bytes read when not cached, shuffle / heap" "$(paired table_cold_bytes heap_cold_bytes)" 1 x
 target "one partition of 200 / all, in FROM" "$(paired read_200 table)" 0.02 x
 target "one partition of 200 / all, in the select list" "$(paired list_200 table)" 0.02 x
 target "one partition of 100000, shuffle_read" "$(median read_100000)" 5 " ms"
