@@ -395,4 +395,18 @@ UPDATE pg_attribute SET atttypid = 'date'::regtype WHERE attrelid = 'changed'::r
 SELECT id FROM changed;
 SELECT i FROM changed;
 
+--
+-- Small decimals in numbers: those of every scale come from a table, beside NULLs, negative
+-- and large ones, and inside arrays
+--
+CREATE TABLE types_small AS
+SELECT i AS id, v.*, CASE WHEN i % 7 > 0 THEN v.d2 END AS gaps,
+	ARRAY[v.d1, NULL, v.d1 + 1]::numeric(9,1)[] AS list
+FROM generate_series(1, 20000) i, LATERAL (VALUES (
+	(i % 9000 - 200)::numeric(9,0), ((i % 9000 - 200) / 1e1)::numeric(9,1),
+	((i % 9000 - 200) / 1e2)::numeric(9,2), ((i % 9000 - 200) / 1e3)::numeric(9,3),
+	((i % 9000 - 200) / 1e4)::numeric(9,4), ((i % 9000 - 200) / 1e9)::numeric(28,9))) v(d0, d1, d2, d3, d4, d9);
+SELECT sum(rows) AS rows FROM shuffle_write('SELECT * FROM types_small', 'types_small_shuffle');
+SELECT diff('types_small', 'types_small_shuffle');
+
 DROP SCHEMA types CASCADE;

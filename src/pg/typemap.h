@@ -127,6 +127,10 @@ typedef struct ShuffleNode
 
 	ShuffleBuffer buf;			/* packing a top-level LIST or STRUCT */
 	bool		  short_header; /* unpacking a varlena: 1-byte headers where they fit */
+
+	/* unpacking DECIMAL: see unpack_decimal() */
+	int	  decimals_seen;
+	char *numerics; /* NULL, or [SMALL_DECIMALS] of NUMERIC_ROOM bytes each */
 } ShuffleNode;
 
 typedef struct ShufflePackPlan ShufflePackPlan; /* pack_row.c */
@@ -164,6 +168,7 @@ struct ShuffleUnpack
 	ShuffleEncoding		 encoding;
 	MemoryContext		 scratch_cxt; /* elements and fields that become parts of values */
 	MemoryContext		 value_cxt;	  /* what an input function leaves behind */
+	int					 ntables;	  /* nodes with a table of numerics */
 };
 
 /*

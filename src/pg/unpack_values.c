@@ -57,27 +57,82 @@ unpack_bool(const ShfColumn *column, int64 first, int count, ShuffleValues out)
 	}
 }
 
+/*
+ * Prices, quantities and rates are small numbers that come again and again.  A column that
+ * turns out to have such ones gets a table of the numerics of 0 .. SMALL_DECIMALS - 1,
+ * filled as they are met, and its values point there: the table lives as long as the
+ * decoder, which every window keeps.
+ */
+#define SMALL_DECIMALS	8192
+#define NUMERIC_ROOM	16 /* bytes of one with at most two digits */
+#define MAX_TABLES		32 /* of all columns of a decoder */
+#define DECIMALS_TO_SEE 8192
+
+static inline bool
+is_small(int128 value)
+{
+	return (uint64) (value >> 64) == 0 && (uint64) value < SMALL_DECIMALS;
+}
+
+/* After DECIMALS_TO_SEE values: are at least half of these small? */
 static void
-unpack_decimal(const ShuffleNode *node, const ShfColumn *column, int64 first, int count,
-			   ShuffleValues out, MemoryContext cxt)
+consider_table(ShuffleUnpack *unpack, ShuffleNode *node, const uint8_t *src, int count)
+{
+	int nsmall = 0;
+
+	node->decimals_seen += count;
+	if (node->decimals_seen < DECIMALS_TO_SEE || unpack->ntables == MAX_TABLES)
+		return;
+	node->decimals_seen = 0;
+	for (int i = 0; i < count; i++)
+	{
+		int128 value;
+
+		memcpy(&value, src + i * sizeof(value), sizeof(value));
+		nsmall += is_small(value);
+	}
+	if (nsmall < count / 2)
+		return;
+	node->numerics =
+		MemoryContextAllocZero(GetMemoryChunkContext(unpack), SMALL_DECIMALS * NUMERIC_ROOM);
+	unpack->ntables++;
+}
+
+static void
+unpack_decimal(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn *column, int64 first,
+			   int count, ShuffleValues out, MemoryContext cxt)
 {
 	const uint8_t *src = column->data + first * (int64) sizeof(int128);
 	char		  *dst = MemoryContextAllocHuge(cxt, (Size) count * SHUFFLE_NUMERIC_MAX_BYTES);
 	ShuffleDecimal decimal = node->decimal;
 	bool		   nulls = (column->validity != NULL);
+	char		  *table;
+
+	if (node->numerics == NULL)
+		consider_table(unpack, node, src, count);
+	table = node->numerics;
 
 	for (int i = 0; i < count; i++, src += sizeof(int128))
 	{
 		int128 value;
 		Size   bytes;
 
+		memcpy(&value, src, sizeof(value));
+		if (table != NULL && is_small(value))
+		{
+			char *numeric = table + (Size) value * NUMERIC_ROOM;
+
+			VALUE(i) = PointerGetDatum(numeric);
+			if (unlikely(VARSIZE(numeric) == 0))
+				(void) shuffle_numeric_from_decimal(numeric, value, &decimal);
+			continue;
+		}
 		VALUE(i) = PointerGetDatum(dst);
 		if (nulls && IS_NULL(i))
 			continue;
-		memcpy(&value, src, sizeof(value));
 		bytes = shuffle_numeric_from_small(dst, value, &decimal);
 		if (unlikely(bytes == 0))
-			bytes = shuffle_numeric_from_decimal(dst, value, &node->decimal);
+			bytes = shuffle_numeric_from_decimal(dst, value, &decimal);
 		dst += INTALIGN(bytes);
 	}
 }
@@ -417,7 +472,7 @@ shuffle_unpack_values(ShuffleUnpack *unpack, ShuffleNode *node, const ShfColumn 
 			unpack_interval(column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_DECIMAL:
-			unpack_decimal(node, column, first, count, out, cxt);
+			unpack_decimal(unpack, node, column, first, count, out, cxt);
 			break;
 		case SHUFFLE_REPR_UUID:
 		case SHUFFLE_REPR_FIXED:
