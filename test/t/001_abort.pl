@@ -11,7 +11,8 @@ use Test::More;
 my $node = new_node(
 	'abort',
 	'max_worker_processes = 16',
-	"shuffle_ext.memory_limit = '8MB'");    # files exist long before the end
+	"shuffle_ext.memory_limit = '8MB'",     # files exist long before the end
+	'shuffle_ext.block_rows = 5');          # and index files, too
 
 $node->safe_psql(
 	'postgres', q{
@@ -93,6 +94,18 @@ foreach my $workers (0, 2)
 	$harness->finish;
 	like($$stderr, qr/terminating|parallel worker/, 'the query fails when its worker is terminated');
 	nothing_left($node, 'terminated worker');
+}
+
+# Index files are among what has to go: they are there while a write runs.
+{
+	my ($harness, $stderr) =
+	  start_sql($node, $write->('SELECT slowly(id), filler FROM source', 't', 0));
+	wait_for('an index file', sub { grep { /\.index$/ } shuffle_files($node) });
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
+		  . "WHERE backend_type = 'client backend' AND query LIKE '%slowly%' AND pid <> pg_backend_pid()");
+	$harness->finish;
+	like($$stderr, qr/canceling statement/, 'cancelled when there was an index file');
+	nothing_left($node, 'cancel with an index file');
 }
 
 # The same target can be written after all that.

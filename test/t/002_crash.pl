@@ -23,8 +23,10 @@ my $sum = $node->safe_psql('postgres', 'SELECT count(*), sum(id), md5(string_agg
 my $slow = q{SELECT count(*) FROM shuffle_write('SELECT slowly(id), filler FROM source', 'lost', keys => '{1}')};
 
 # Immediate shutdown while a write is under way, and with one done but not committed.
-my ($harness) = start_sql($node, $slow);
-wait_for('a file of the running write', sub { shuffle_files($node) > @kept });
+my ($harness) = start_sql($node, q{SET shuffle_ext.memory_limit = '2MB'; SET shuffle_ext.block_bytes = '16kB';
+	SET shuffle_ext.write_buffer_size = '64kB'; SET shuffle_ext.block_min_rows = 1; SET max_parallel_workers = 0;}
+	  . $slow);
+wait_for('an index file of the running write', sub { grep { /\.index$/ } shuffle_files($node) });
 $node->stop('immediate');
 $harness->finish;
 cmp_ok(scalar(shuffle_files($node)), '>', scalar(@kept), 'the crash left a file');

@@ -25,14 +25,15 @@ sub new_node
 	return $node;
 }
 
-# Segment files of all databases, relative to the data directory; owner files left out.
+# Files of segments and index files of all databases, relative to the data directory; owner
+# files left out.
 sub shuffle_files
 {
 	my ($node, $root) = @_;
 	my @files;
 
 	$root //= $node->data_dir . '/pg_shuffle';
-	find(sub { push @files, $File::Find::name if -f && /\.arrow$/ }, $root) if -d $root;
+	find(sub { push @files, $File::Find::name if -f && /\.(?:arrow|index)$/ }, $root) if -d $root;
 	s{^\Q$root\E/}{} for @files;
 	@files = sort @files;
 	return @files;    # a count in scalar context
