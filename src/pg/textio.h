@@ -61,27 +61,34 @@ static inline bool
 shuffle_is_ascii(const char *text, size_t len)
 {
 	uint64 seen = 0;
-	uint64 word;
+	uint64 words[2];
 
-	if (len >= sizeof(word))
+	/* the last piece overlaps what was read before it */
+	if (len >= sizeof(words))
 	{
-		const char *last = text + len - sizeof(word);
+		const char *last = text + len - sizeof(words);
 
-		for (; text < last; text += sizeof(word))
+		for (; text < last; text += sizeof(words))
 		{
-			memcpy(&word, text, sizeof(word));
-			seen |= word;
+			memcpy(words, text, sizeof(words));
+			seen |= words[0] | words[1];
 		}
-		memcpy(&word, last, sizeof(word));
-		seen |= word;
+		memcpy(words, last, sizeof(words));
+		seen |= words[0] | words[1];
+	}
+	else if (len >= sizeof(uint64))
+	{
+		memcpy(&words[0], text, sizeof(words[0]));
+		memcpy(&words[1], text + len - sizeof(words[1]), sizeof(words[1]));
+		seen = words[0] | words[1];
 	}
 	else if (len >= sizeof(uint32))
 	{
-		uint32 half[2];
+		uint32 halves[2];
 
-		memcpy(&half[0], text, sizeof(half[0]));
-		memcpy(&half[1], text + len - sizeof(half[1]), sizeof(half[1]));
-		seen = half[0] | half[1];
+		memcpy(&halves[0], text, sizeof(halves[0]));
+		memcpy(&halves[1], text + len - sizeof(halves[1]), sizeof(halves[1]));
+		seen = halves[0] | halves[1];
 	}
 	else if (len > 0)
 		seen = (unsigned char) (text[0] | text[len / 2] | text[len - 1]);
