@@ -30,6 +30,8 @@ REFUSALS = re.compile("|".join([
     r"(relation|index|constraint|column|table|view|materialized view|trigger|rule|policy|type|"
     r"publication|statistics object|operator class) (\"[^\"]*\" )?(for .*|of .*)?does not exist.*",
 ]))
+# Where deferred triggers fire.
+ENDS = re.compile(r"\s*(commit|end)\b", re.I)
 ABORTED = "current transaction is aborted"
 INTERNAL = re.compile(
     r"\bexplain\b|ctid|currtid|\bxmin\b|\bcmin\b|\bxmax\b|tidscan|relfilenode|filepath|pg_relation_|_size\(|"
@@ -37,7 +39,7 @@ INTERNAL = re.compile(
     r"pg_index|pg_toast|reltoast|pg_proc\b|pg_opclass|obj_description|pg_buffercache|toast|"
     r"pg_column_compression|pg_attribute|pg_seclabel|pg_locks|vacuum|analyze|cluster|reindex|"
     r"^\\d|pg_event_trigger|pg_get_object|pg_lock_status|pg_constraint|pg_extension|"
-    r"information_schema|debug_parallel|pg_typeof|pg_prepared_xacts|^show\b", re.I)
+    r"information_schema|io_sum_|debug_parallel|pg_typeof|pg_prepared_xacts|^show\b", re.I)
 NAME = r'(?:"[^"]+"|[\w.:\'$]+)'
 MADE = re.compile(
     r"\b(?:insert\s+into|update|delete\s+from|merge\s+into|copy|truncate|into|table|view|index|"
@@ -136,6 +138,7 @@ def compare(test, sqldir, heapdir, shuffledir, taint, counts, unexplained):
     heap = outputs(sql, read(f"{heapdir}/{test}.out"))
     shuffle = outputs(sql, read(f"{shuffledir}/{test}.out"))
     in_transaction = set()
+    refused_in_transaction = False
     echo = set(sql)
     learnt = 0
     for at in range(1, len(sql) + 1):
@@ -148,6 +151,11 @@ def compare(test, sqldir, heapdir, shuffledir, taint, counts, unexplained):
             learnt = at
         if re.match(r"\s*(begin|start)\b", statement, re.I):
             in_transaction = set()
+            refused_in_transaction = False
+        # after an error this says no more than ROLLBACK: what it names is not there
+        prepared = re.match(r"\s*prepare\s+transaction\s+'(\w+)'", statement, re.I)
+        if prepared and refused_in_transaction:
+            taint.add({prepared.group(1).lower()})
         in_transaction |= taint.written(statement)
         counts["statements"] += 1
         if heap[at] == shuffle[at]:
@@ -162,6 +170,7 @@ def compare(test, sqldir, heapdir, shuffledir, taint, counts, unexplained):
             continue
         if REFUSALS.search(said) and REFUSALS.search(said).group(0) not in "\n".join(heap[at]):
             kind = "refused"
+            refused_in_transaction = True
             taint.add(in_transaction)
         elif "duplicate key value violates unique" in "\n".join(heap[at]):
             kind = "follows"    # from a constraint that was refused
@@ -172,9 +181,11 @@ def compare(test, sqldir, heapdir, shuffledir, taint, counts, unexplained):
         elif taint.touches(statement):
             kind = "follows"
             taint.add(taint.written(statement))
+        elif refused_in_transaction and ENDS.match(statement):
+            kind = "follows"
         elif sorted(plain[0]) == sorted(plain[1]):
             kind = "order"
-        elif INTERNAL.search(statement):
+        elif INTERNAL.search(statement) or plain[0] and plain[0][0].strip() == "ctid":
             kind = "internal"
         else:
             kind = "unexplained"
