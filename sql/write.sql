@@ -258,6 +258,46 @@ DROP OWNED BY regress_shuffle_writer;
 DROP ROLE regress_shuffle_writer;
 
 --
+-- Columns are taken out of the input row where it has them: partitions that lie
+-- differently on disk, columns in another order, twice, of another name for the same
+-- representation, into a table with a dropped column, and next to an expression
+--
+CREATE TABLE parted (a int, gone int, b text, c numeric(10,2)) PARTITION BY RANGE (a);
+ALTER TABLE parted DROP COLUMN gone;
+CREATE TABLE parted_1 (c numeric(10,2), b text, a int);
+ALTER TABLE parted ATTACH PARTITION parted_1 FOR VALUES FROM (0) TO (500);
+CREATE TABLE parted_2 (gone float8, a int, c numeric(10,2), b text);
+ALTER TABLE parted_2 DROP COLUMN gone;
+ALTER TABLE parted ATTACH PARTITION parted_2 FOR VALUES FROM (500) TO (1000);
+INSERT INTO parted SELECT i, CASE WHEN i % 7 > 0 THEN 'v' || i END, i / 3.0 FROM generate_series(0, 999) i;
+CREATE FUNCTION direct_check(query text, target text, workers int) RETURNS TABLE(written numeric, different bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+	SELECT sum(rows) INTO written FROM shuffle_write(query, target, 3, '{1}', if_exists => 'replace', workers => workers);
+	EXECUTE format('SELECT count(*) FROM (((%1$s) EXCEPT ALL TABLE %2$I) UNION ALL (TABLE %2$I EXCEPT ALL (%1$s))) x', query, target)
+		INTO different;
+	RETURN NEXT;
+END $$;
+SELECT * FROM direct_check('SELECT * FROM parted', 'd_parted', 0);
+SELECT * FROM direct_check('SELECT * FROM parted', 'd_parted', 2);
+SELECT * FROM direct_check('SELECT c, a, b, c AS c2, a AS a2 FROM parted', 'd_order', 0);
+SELECT * FROM direct_check('SELECT c, a + 1 AS a, b FROM parted', 'd_expression', 0);
+SELECT * FROM direct_check('SELECT a, b::varchar AS b FROM parted UNION ALL SELECT id, s::varchar FROM (SELECT 1 AS id, ''x''::text AS s) q', 'd_union', 0);
+SELECT * FROM direct_check('SELECT a % 10 AS k, count(*) AS n, min(b) AS b FROM parted GROUP BY 1', 'd_group', 0);
+CREATE TABLE d_dropped (a int, gone int, b text NOT NULL, c numeric(10,2)) USING shuffle;
+ALTER TABLE d_dropped DROP COLUMN gone;
+SELECT sum(rows) FROM shuffle_write('SELECT a, b::varchar(9), c FROM parted WHERE b IS NOT NULL', 'd_dropped', if_exists => 'append');
+SELECT count(*) FROM (SELECT * FROM parted WHERE b IS NOT NULL EXCEPT ALL TABLE d_dropped) x;
+SELECT sum(rows) FROM shuffle_write('SELECT * FROM parted', 'd_dropped', if_exists => 'append');
+DO $$ BEGIN
+	EXECUTE 'CREATE TABLE direct_wide AS SELECT ' || (SELECT string_agg(format(
+		'(i + %1$s)::int AS a%1$s, CASE WHEN i %% 3 > 0 THEN ''t'' || i END AS b%1$s', n), ', ')
+		FROM generate_series(1, 60) n) || ' FROM generate_series(1, 500) i';
+END $$;
+SELECT * FROM direct_check('SELECT * FROM direct_wide', 'd_wide', 0);
+SELECT * FROM direct_check('SELECT direct_wide.*, a1 + 1 AS e FROM direct_wide', 'd_wide_expression', 0);
+
+--
 -- Advice on small blocks
 --
 RESET client_min_messages;
