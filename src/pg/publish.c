@@ -74,11 +74,13 @@ shuffle_place_extents(const ShufflePlace *place, uint32 writer, const ShfSegment
 	return extents;
 }
 
+/* Called when a subtransaction has committed, too: allocates nothing. */
 void
 shuffle_place_drop_index(const ShufflePlace *place, uint32 writer)
 {
-	char *path = psprintf("%s.index", shuffle_place_path(place, writer));
+	char path[MAXPGPATH];
 
+	snprintf(path, sizeof(path), "%s/%s-%x.index", place->dir, place->prefix, writer);
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG, (errcode_for_file_access(), errmsg("could not remove file \"%s\": %m", path)));
 }

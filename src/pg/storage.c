@@ -6,7 +6,9 @@
  *
  *	  <root>/<database oid>/<tablespace oid>_<filenumber>/<job prefix>-<writer>-<n>.arrow
  *	  <root>/<database oid>/<tablespace oid>_<filenumber>/<job prefix>-<writer>-<n>/p<no>.arrow
+ *	  <root>/<database oid>/<tablespace oid>_<filenumber>/<job prefix>-<writer>.index
  *
+ * The last one is there until the write ends: part of the offset index, see index_file.c.
  * The root is pg_shuffle in the data directory (never under base/, whose files
  * pg_checksums takes for pages), or <shuffle_ext.directory>/PG_<system identifier>.  The
  * former is a relative path like all of the server's: the data directory is the working
