@@ -29,6 +29,7 @@ ENGINE_OBJS = \
 	src/engine/output_log.o \
 	src/engine/output_parts.o \
 	src/engine/output_stream.o \
+	src/engine/pool.o \
 	src/engine/reader.o \
 	src/engine/rowbuf.o \
 	src/engine/schema.o \

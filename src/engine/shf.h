@@ -302,6 +302,12 @@ typedef struct ShfWriterOptions
 	bool (*start_thread)(void *poll_arg);
 
 	/*
+	 * How many threads these are: more than one make the blocks of one run in parallel if
+	 * there is a codec, in the same order, as far as a quarter of memory_limit allows.
+	 */
+	int threads;
+
+	/*
 	 * Called by append and the others when they must wait for the thread: returns when
 	 * fd is readable, or earlier.  May longjmp like poll.  NULL: they just wait.
 	 */

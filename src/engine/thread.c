@@ -8,7 +8,6 @@
  */
 #include "thread.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -66,9 +65,8 @@ thread_main(void *arg)
 	return NULL;
 }
 
-/* pthread_create() with all signals blocked in the new thread. */
-static bool
-create_thread(ShfThread *t)
+bool
+shf_thread_create(pthread_t *thread, void *(*main)(void *arg), void *arg)
 {
 	pthread_attr_t attr;
 	sigset_t	   all;
@@ -84,7 +82,7 @@ create_thread(ShfThread *t)
 		pthread_attr_destroy(&attr);
 		return false;
 	}
-	created = pthread_create(&t->thread, &attr, thread_main, t) == 0;
+	created = pthread_create(thread, &attr, main, arg) == 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	return created;
@@ -107,7 +105,7 @@ shf_thread_start(void (*work)(void *arg), void *arg)
 	}
 	pthread_mutex_init(&t->mutex, NULL);
 	pthread_cond_init(&t->changed, NULL);
-	if (create_thread(t))
+	if (shf_thread_create(&t->thread, thread_main, t))
 		return t;
 	pthread_cond_destroy(&t->changed);
 	pthread_mutex_destroy(&t->mutex);

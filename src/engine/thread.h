@@ -9,9 +9,13 @@
 #ifndef SHF_THREAD_H
 #define SHF_THREAD_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 typedef struct ShfThread ShfThread;
+
+/* pthread_create() with all signals blocked in the new thread; false if there can be none. */
+extern bool shf_thread_create(pthread_t *thread, void *(*main)(void *arg), void *arg);
 
 /* NULL when there can be no thread: the owner does the work by itself then. */
 extern ShfThread *shf_thread_start(void (*work)(void *arg), void *arg);

@@ -412,12 +412,12 @@ shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, Shf
 	code = shf_writer_idle(w, err);
 	if (code != SHF_OK)
 		return code;
-	shf_writer_end_thread(w);
 	begun = shf_clock();
 	blocks = shf_writer_block_time(w);
 	code = prefer_image(w, err);
 	if (code == SHF_OK)
 		code = shf_writer_run(w, true, err);
+	shf_writer_end_thread(w);
 	emitted = shf_work_clock(&w->account);
 	out = w->output;
 	if (code == SHF_OK)

@@ -9,6 +9,7 @@
 #include "account.h"
 #include "encode.h"
 #include "output.h"
+#include "pool.h"
 #include "rowbuf.h"
 #include "thread.h"
 
@@ -38,11 +39,13 @@ struct ShfWriter
 	/* see writer_run.c */
 	int		   arenas; /* row buffers that share the memory: 1 or 2 */
 	ShfThread *thread;
-	bool	   no_thread;					  /* could not be had: runs are made inline */
-	bool	   in_thread;					  /* a run was handed over and not waited for yet */
-	bool	   stop;						  /* atomic: the thread is to give up */
-	bool	   failed;						  /* atomic: the thread's run has failed */
-	uint64_t   drain_held;					  /* bytes of drain in use when it was handed over */
+	int		   helpers;	   /* threads of the pool, as planned */
+	ShfPool	  *pool;	   /* lives as long as the thread; NULL: runs are encoded by one */
+	bool	   no_thread;  /* could not be had: runs are made inline */
+	bool	   in_thread;  /* a run was handed over and not waited for yet */
+	bool	   stop;	   /* atomic: the thread is to give up */
+	bool	   failed;	   /* atomic: the thread's run has failed */
+	uint64_t   drain_held; /* bytes of drain in use when it was handed over */
 	int (*open_files)(void *arg, int wanted); /* the caller's */
 	void	*open_files_arg;
 	int		 granted; /* descriptors for the thread */

@@ -32,6 +32,10 @@ shf_run_index_memory(const ShfRowLayout *layout, const ShfWriterOptions *options
 	 * together, or hold as many average rows as block_bytes does, see emit_rows().
 	 */
 	blocks = partitions + rows / options->block_rows + 3 * region_bytes / options->block_bytes + 2;
+
+	/* Units of a pool end with their own rest. */
+	if (options->threads > 1)
+		blocks += 2 * region_bytes / options->block_bytes;
 	if (blocks > rows + 1)
 		blocks = rows + 1;
 
@@ -143,6 +147,28 @@ min_shared_region(const ShfWriter *w)
 	return blocks > least ? blocks : least;
 }
 
+/* Takes the pool's memory out of the row buffers' if that leaves enough. */
+static void
+plan_pool(ShfWriter *w)
+{
+	uint64_t shared = w->shared_memory;
+
+	if (w->options.codec.kind == SHF_CODEC_NONE)
+		return;
+	for (w->helpers = w->options.threads - 1; w->helpers > 0; w->helpers--)
+	{
+		uint64_t bytes = shf_pool_memory(&w->schema, &w->options, w->helpers);
+
+		if (bytes > shared / 4)
+			continue;
+		w->shared_memory = shared - bytes;
+		if (arena_region(w, w->shared_memory) >= min_shared_region(w))
+			return;
+		w->shared_memory = shared;
+	}
+	w->helpers = 0;
+}
+
 /*
  * Decides on one row buffer or, with a thread to come, two.  A run that gives every
  * partition a block of a quarter of the largest size gains little from being larger (1 % of
@@ -176,8 +202,13 @@ shf_writer_plan_memory(ShfWriter *w)
 		shared = arena_region(w, w->shared_memory);
 		if (shared < min_shared_region(w))
 			w->arenas = 1;
-		else if (shared < w->allowed)
-			w->allowed = shared;
+		else
+		{
+			plan_pool(w);
+			shared = arena_region(w, w->shared_memory);
+			if (shared < w->allowed)
+				w->allowed = shared;
+		}
 	}
 	return region;
 }
@@ -214,6 +245,10 @@ current_region(ShfWriter *w)
 	{
 		shf_writer_end_thread(w);
 		w->arenas = 1;
+		if (w->helpers > 0)
+			w->shared_memory += shf_pool_memory(&w->schema, &w->options, w->helpers);
+		w->helpers = 0;
+		left = index < w->shared_memory ? w->shared_memory - index : 0;
 		region = arena_region(w, left);
 	}
 	return region < w->rowbuf.region_bytes ? region : w->rowbuf.region_bytes;

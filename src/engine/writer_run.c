@@ -13,16 +13,39 @@
  * wait, open_files) are called on the caller's thread only: descriptors are asked for
  * before a run is handed over.
  *
+ * With a pool (pool.h) whoever emits a run, thread or caller, is helped by other threads.
+ *
  * An error of the thread is kept until the next row or call.  The caller may jump out of
  * wait: shf_writer_close() then tells the thread to give up, which it does after the
  * block at hand, and joins it.
  */
 #include "writer.h"
 
-static inline ShfCode
-between_blocks(ShfWriter *w, ShfError *err)
+/* Who makes blocks, and where they go. */
+typedef struct Lane
 {
-	if (w->in_thread)
+	ShfEncoder *encoder;
+	ShfOutput  *output;
+	bool		helper; /* a thread of the pool */
+} Lane;
+
+/* A sorted row buffer on its way out, unit by unit. */
+typedef struct Run
+{
+	ShfWriter	   *w;
+	ShfRowBuf	   *rb;
+	const uint32_t *order;
+	ShfRetain		retain;
+	uint32_t		row_bytes;
+	uint32_t		block_overhead;
+	uint32_t		partition; /* of the next unit */
+	uint32_t		at;		   /* its first entry */
+} Run;
+
+static inline ShfCode
+between_blocks(ShfWriter *w, const Lane *lane, ShfError *err)
+{
+	if (w->in_thread || lane->helper)
 	{
 		if (__atomic_load_n(&w->stop, __ATOMIC_RELAXED))
 			return shf_error(err, SHF_ERR_STOPPED, "writer is being closed");
@@ -32,30 +55,37 @@ between_blocks(ShfWriter *w, ShfError *err)
 	return SHF_OK;
 }
 
+/* Blocks of equal size compress better than full ones and a small rest. */
+static inline uint32_t
+block_rows(const ShfWriter *w, uint32_t left, uint32_t row_bytes)
+{
+	uint64_t blocks = (uint64_t) left * row_bytes / w->options.block_bytes + 1;
+	uint32_t n = (uint32_t) ((left + blocks - 1) / blocks);
+
+	return n < w->options.block_rows ? n : w->options.block_rows;
+}
+
 /* Emits the rows of one partition as blocks; the encoder cuts them by size. */
 static ShfCode
-emit_rows(ShfWriter *w, uint32_t partition, ShfRows rows, ShfError *err)
+emit_rows(ShfWriter *w, const Lane *lane, uint32_t partition, ShfRows rows, ShfError *err)
 {
 	const uint32_t behind = rows.ahead;
 	uint32_t	   left = rows.n;
 
 	while (left > 0)
 	{
-		/* Blocks of equal size compress better than full ones and a small rest. */
-		uint64_t blocks = (uint64_t) left * rows.row_bytes / w->options.block_bytes + 1;
 		uint32_t taken;
 		ShfCode	 code;
 
-		rows.n = (uint32_t) ((left + blocks - 1) / blocks);
-		if (rows.n > w->options.block_rows)
-			rows.n = w->options.block_rows;
+		rows.n = block_rows(w, left, rows.row_bytes);
 		rows.ahead = left - rows.n + behind;
-		code = w->encoder->ops->block(w->encoder, w->output, partition, &rows, &taken, err);
+		code =
+			lane->encoder->ops->block(lane->encoder, lane->output, partition, &rows, &taken, err);
 		if (code != SHF_OK)
 			return code;
 		rows.order += taken;
 		left -= taken;
-		code = between_blocks(w, err);
+		code = between_blocks(w, lane, err);
 		if (code != SHF_OK)
 			return code;
 	}
@@ -78,42 +108,124 @@ plan_retain(const ShfWriter *w)
 	return retain;
 }
 
-/* Emits the rows of all partitions but those that retain keeps. */
-static ShfCode
-emit_run(ShfWriter *w, ShfRowBuf *rb, const ShfRetain *retain, ShfError *err)
+static inline uint32_t
+partition_begin(const ShfRowBuf *rb, uint32_t partition)
 {
-	const uint32_t *order;
-	uint32_t		total;
-	uint32_t		start = 0;
-	uint64_t		sorted;
-	ShfCode			code;
+	return partition > 0 ? rb->counts[partition - 1] : 0;
+}
 
-	order = shf_rowbuf_sort(rb);
-	total = rb->counts[rb->partitions - 1];
-	sorted = shf_work_clock(&w->account);
+/* Emits a unit but for the rows that retain keeps. */
+static ShfCode
+emit_unit(const Run *run, const Lane *lane, const ShfUnit *unit, ShfError *err)
+{
+	const ShfRowBuf *rb = run->rb;
+	const uint32_t	 total = rb->counts[rb->partitions - 1];
+	uint32_t		 at = unit->first;
 
-	for (uint32_t p = 0; p < rb->partitions; p++)
+	for (uint32_t p = unit->partition; at < unit->end; p++)
 	{
 		uint32_t end = rb->counts[p];
+		uint32_t stop = end < unit->end ? end : unit->end;
+		ShfCode	 code;
 
 		ShfRows rows = {
 			.arena = rb->region,
-			.order = order + start,
-			.n = end - start,
-			.ahead = total - end,
-			.row_bytes = (uint32_t) (rb->used / rb->nrows),
+			.order = run->order + at,
+			.n = stop - at,
+			.ahead = total - stop,
+			.row_bytes = run->row_bytes,
 			.max_row_bytes = rb->max_row_bytes,
 			.nulls = rb->nulls,
 		};
 
-		start = end;
-		if (rows.n == 0 || shf_retained(retain, p, rows.n))
+		at = stop;
+		if (rows.n == 0 || shf_retained(&run->retain, p, end - partition_begin(rb, p)))
 			continue;
-		code = emit_rows(w, p, rows, err);
+		code = emit_rows(run->w, lane, p, rows, err);
 		if (code != SHF_OK)
 			return code;
 	}
-	code = shf_output_end_run(w->output, err);
+	return SHF_OK;
+}
+
+/*
+ * Small partitions make a unit together, of block_bytes with the headers of their blocks; a
+ * large one makes a unit of each block.
+ */
+static bool
+next_unit(void *arg, ShfUnit *unit)
+{
+	Run				*run = arg;
+	const ShfWriter *w = run->w;
+	const ShfRowBuf *rb = run->rb;
+	uint64_t		 bytes = 0;
+
+	while (run->partition < rb->partitions && rb->counts[run->partition] == run->at)
+		run->partition++;
+	if (run->partition == rb->partitions)
+		return false;
+	unit->partition = run->partition;
+	unit->first = run->at;
+	do
+	{
+		uint32_t left = rb->counts[run->partition] - run->at;
+		uint32_t n = block_rows(w, left, run->row_bytes);
+
+		if (n < left && run->at > unit->first)
+			break;
+		run->at += n;
+		if (n < left)
+			break;
+		if (n > 0)
+			bytes += (uint64_t) n * run->row_bytes + run->block_overhead;
+		run->partition++;
+	} while (run->partition < rb->partitions && bytes < w->options.block_bytes);
+	unit->end = run->at;
+	return true;
+}
+
+static ShfCode
+encode_unit(void *arg, bool driver, ShfEncoder *encoder, ShfOutput *output, const ShfUnit *unit,
+			ShfError *err)
+{
+	const Lane lane = {.encoder = encoder, .output = output, .helper = !driver};
+
+	return emit_unit(arg, &lane, unit, err);
+}
+
+/* Emits the rows of all partitions but those that retain keeps. */
+static ShfCode
+emit_run(ShfWriter *w, ShfRowBuf *rb, const ShfRetain *retain, ShfError *err)
+{
+	Run run = {
+		.w = w,
+		.rb = rb,
+		.order = shf_rowbuf_sort(rb),
+		.retain = *retain,
+		.row_bytes = (uint32_t) (rb->used / rb->nrows),
+	};
+	uint64_t sorted = shf_work_clock(&w->account);
+	ShfCode	 code;
+
+	if (w->pool != NULL)
+	{
+		const ShfPoolWork work = {.next = next_unit, .encode = encode_unit, .arg = &run};
+		int				  nnodes;
+		int				  nbuffers;
+
+		shf_schema_count(&w->schema, &nnodes, &nbuffers);
+		run.block_overhead = (uint32_t) shf_template_bytes(nnodes, nbuffers);
+		code = shf_pool_run(w->pool, &work, w->encoder, w->output, &w->account, err);
+	}
+	else
+	{
+		const Lane	  lane = {.encoder = w->encoder, .output = w->output};
+		const ShfUnit all = {.end = rb->counts[rb->partitions - 1]};
+
+		code = emit_unit(&run, &lane, &all, err);
+	}
+	if (code == SHF_OK)
+		code = shf_output_end_run(w->output, err);
 	if (code != SHF_OK)
 		return code;
 	w->block_ns += shf_work_clock(&w->account) - sorted;
@@ -141,9 +253,10 @@ shf_writer_run(ShfWriter *w, bool last, ShfError *err)
 ShfCode
 shf_writer_large_row(ShfWriter *w, uint32_t partition, ShfError *err)
 {
-	uint64_t begun = shf_work_clock(&w->account);
-	ShfRows	 pending = shf_rowbuf_take(&w->rowbuf, partition);
-	ShfCode	 code = emit_rows(w, partition, pending, err);
+	const Lane lane = {.encoder = w->encoder, .output = w->output};
+	uint64_t   begun = shf_work_clock(&w->account);
+	ShfRows	   pending = shf_rowbuf_take(&w->rowbuf, partition);
+	ShfCode	   code = emit_rows(w, &lane, partition, pending, err);
 
 	if (code == SHF_OK)
 		code = w->encoder->ops->large_row(w->encoder, w->output, partition, &w->row, err);
@@ -213,6 +326,12 @@ shf_writer_end_thread(ShfWriter *w)
 	__atomic_store_n(&w->stop, true, __ATOMIC_RELAXED);
 	shf_thread_end(w->thread);
 	w->thread = NULL;
+	if (w->pool != NULL)
+	{
+		shf_pool_end(w->pool);
+		w->pool = NULL;
+		shf_account(&w->account, shf_pool_memory(&w->schema, &w->options, w->helpers), 0);
+	}
 	w->no_thread = false;
 	if (w->drain.region != NULL)
 	{
@@ -244,6 +363,10 @@ have_thread(ShfWriter *w)
 		return false;
 	}
 	shf_account(&w->account, 0, shf_rowbuf_fixed_memory(&w->layout, w->options.partitions));
+	if (w->helpers > 0)
+		w->pool = shf_pool_create(&w->schema, &w->layout, &w->options, w->helpers);
+	if (w->pool != NULL)
+		shf_account(&w->account, 0, shf_pool_memory(&w->schema, &w->options, w->helpers));
 	w->no_thread = false;
 	return true;
 }

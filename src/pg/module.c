@@ -36,6 +36,7 @@ bool  shuffle_setting_sync;
 #define BLOCK_BYTES_MIN		1024
 #define BLOCK_BYTES_MAX		(1024 * 1024 * 1024)
 #define WRITE_BUFFER_MIN_KB 64
+#define WRITER_THREADS_MAX	64
 #define WRITE_BUFFER_MAX_KB (1024 * 1024)
 
 extern PGDLLEXPORT void _PG_init(void);
@@ -122,9 +123,10 @@ define_settings(void)
 							"Threads that make and write blocks beside a writing process.",
 							"The process reads and packs rows meanwhile. -1 means a thread "
 							"where one process writes alone, and none in parallel plans; "
-							"0 none at all; 1 one for every writing process.",
-							&shuffle_setting_writer_threads, -1, -1, 1, PGC_USERSET, 0, NULL, NULL,
-							NULL);
+							"0 none at all; 1 one for every writing process; "
+							"more compress the blocks of one process in parallel.",
+							&shuffle_setting_writer_threads, -1, -1, WRITER_THREADS_MAX,
+							PGC_USERSET, 0, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("shuffle_ext.inline_size",
 							"Segments of up to this size are kept in the catalog.",

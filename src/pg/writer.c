@@ -360,6 +360,7 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	engine.poll = writer_poll;
 	engine.poll_arg = writer;
 	engine.start_thread = wants_thread(spec) ? writer_start_thread : NULL;
+	engine.threads = Max(shuffle_setting_writer_threads, 1);
 	engine.wait = writer_wait;
 
 	if (shf_writer_open(&writer->engine, schema, &engine, &err) != SHF_OK)

@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -18,12 +19,24 @@
 
 static uint64_t memory_limit = 8 << 20;
 static uint32_t block_rows = 8192;
+static int		threads;
+static size_t	row_bytes; /* of rows of partition 7, if not 0 */
 
 static int	   asked;
 static int	   waits;
 static bool	   allow = true;
 static jmp_buf out_of_wait;
 static bool	   jump;
+
+/* Every number of threads has files of its own. */
+static const char *
+path_of(const char *name)
+{
+	static char numbered[100];
+
+	snprintf(numbered, sizeof(numbered), "%s-%d", name, threads);
+	return test_path(numbered);
+}
 
 static bool
 start_thread(void *arg)
@@ -66,11 +79,12 @@ open_writer(const char *name, ShfCodecKind codec, ShfLayoutKind layout)
 		.block_bytes = 64 << 10,
 		.block_min_rows = 64,
 		.write_buffer_size = 64 << 10,
-		.path = test_path(name),
+		.path = path_of(name),
 		.file_mode = 0600,
 		.dir_mode = 0700,
 		.max_open_files = 20,
 		.start_thread = start_thread,
+		.threads = threads,
 		.wait = wait_for,
 	};
 	ShfWriter *w;
@@ -100,6 +114,8 @@ append_rows(ShfWriter *w, uint64_t first, uint64_t n, ShfCode *code)
 		else
 			row->var[0] = (ShfBytes){
 				text, (size_t) snprintf(text, sizeof(text), "row %lu", (unsigned long) i)};
+		if (row_bytes > 0 && partition_of(i) == 7)
+			row->var[0] = (ShfBytes){large, row_bytes};
 		if (i % 150000 == 149999)
 			row->var[0] = (ShfBytes){large, sizeof(large)};
 		*code = shf_writer_append(w, partition_of(i), &err);
@@ -165,9 +181,26 @@ check_rows(const char *path, const ShfSegment *segments, int nsegments, uint64_t
 	free(last);
 }
 
+static int
+count_threads(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int	 n = 0;
+
+	CHECK(dir != NULL);
+	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
 static void
 test_order_and_metrics(void)
 {
+	int before = count_threads();
+
+	/* A quarter of it is enough for the other threads. */
+	memory_limit = 14 << 20;
 	for (int round = 0; round < 3; round++)
 	{
 		static const char *const names[] = {"plain", "lz4", "inline"};
@@ -179,15 +212,36 @@ test_order_and_metrics(void)
 		allow = round < 2;
 		w = open_writer(names[round], round == 0 ? SHF_CODEC_NONE : SHF_CODEC_LZ4, SHF_LAYOUT_LOG);
 		CHECK(append_rows(w, 0, ROWS, &code) == -1);
+		CHECK_INT(count_threads(), before + (round == 0 ? 1 : round == 1 ? threads : 0));
 		CHECK_OK(shf_writer_finish(w, &segments, &nsegments, &err));
 		CHECK_INT(asked, 1);
 		CHECK_INT(shf_writer_metrics(w)->rows, ROWS);
 		CHECK(shf_writer_metrics(w)->runs > 2);
-		CHECK(shf_writer_metrics(w)->memory_peak <= 8 << 20);
-		check_rows(test_path(names[round]), segments, nsegments, ROWS);
+		CHECK(shf_writer_metrics(w)->memory_peak <= memory_limit);
+		check_rows(path_of(names[round]), segments, nsegments, ROWS);
 		shf_writer_close(w);
 	}
 	allow = true;
+	memory_limit = 8 << 20;
+}
+
+/* What a unit of rows of average size holds is many times what is foreseen for it. */
+static void
+test_rows_of_very_different_sizes(void)
+{
+	ShfWriter		 *w;
+	const ShfSegment *segments;
+	int				  nsegments;
+	ShfCode			  code;
+
+	row_bytes = 30000;
+	w = open_writer("different", SHF_CODEC_LZ4, SHF_LAYOUT_LOG);
+	CHECK(append_rows(w, 0, ROWS / 20, &code) == -1);
+	CHECK_OK(shf_writer_finish(w, &segments, &nsegments, &err));
+	CHECK(shf_writer_metrics(w)->memory_peak <= memory_limit);
+	check_rows(path_of("different"), segments, nsegments, ROWS / 20);
+	shf_writer_close(w);
+	row_bytes = 0;
 }
 
 /* The thread is given up and comes back. */
@@ -207,21 +261,8 @@ test_drain_and_rest(void)
 	CHECK(append_rows(w, ROWS * 3 / 4, ROWS / 4, &code) == -1);
 	CHECK_OK(shf_writer_finish(w, &segments, &nsegments, &err));
 	CHECK_INT(asked, 3);
-	check_rows(test_path("drained"), segments, nsegments, ROWS);
+	check_rows(path_of("drained"), segments, nsegments, ROWS);
 	shf_writer_close(w);
-}
-
-static int
-count_threads(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	int	 n = 0;
-
-	CHECK(dir != NULL);
-	for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-		n += entry->d_name[0] != '.';
-	closedir(dir);
-	return n;
 }
 
 /* The index leaves memory, so that it holds both row buffers to the end. */
@@ -243,7 +284,7 @@ test_index_leaves_memory(void)
 	CHECK(nsegments > 1);
 	CHECK(segments[0].extents == NULL);
 	CHECK(shf_writer_metrics(w)->memory_peak <= memory_limit);
-	check_rows(test_path("index_file"), segments, nsegments, ROWS);
+	check_rows(path_of("index_file"), segments, nsegments, ROWS);
 	shf_writer_close(w);
 	memory_limit = 8 << 20;
 	block_rows = 8192;
@@ -273,7 +314,7 @@ test_index_ends_the_thread(void)
 	CHECK(shf_writer_memory(w) <= memory_limit);
 	CHECK_OK(shf_writer_finish(w, &segments, &nsegments, &err));
 	CHECK(shf_writer_metrics(w)->memory_peak <= memory_limit);
-	check_rows(test_path("many_blocks"), segments, nsegments, ROWS);
+	check_rows(path_of("many_blocks"), segments, nsegments, ROWS);
 	shf_writer_close(w);
 	memory_limit = 8 << 20;
 	block_rows = 8192;
@@ -326,12 +367,12 @@ test_errors_come_out(void)
 	small = old;
 	small.rlim_cur = 500000;
 	CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
-	w = open_writer("full", SHF_CODEC_NONE, SHF_LAYOUT_LOG);
+	w = open_writer("full", threads > 1 ? SHF_CODEC_LZ4 : SHF_CODEC_NONE, SHF_LAYOUT_LOG);
 	CHECK(append_rows(w, 0, ROWS, &code) > 0);
 	CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0);
 	CHECK_INT(code, SHF_ERR_IO);
 	CHECK_INT(err.sys_errno, EFBIG);
-	CHECK(strstr(err.message, test_path("full")) != NULL);
+	CHECK(strstr(err.message, path_of("full")) != NULL);
 	CHECK_ERR(shf_writer_finish(w, &segments, &nsegments, &err), SHF_ERR_INVALID, "");
 	shf_writer_close(w);
 }
@@ -354,21 +395,37 @@ test_left_early(void)
 		if (round % 3 == 0)
 			shf_writer_stop(w);
 		shf_writer_close(w);
-		snprintf(name, sizeof(name), "%s-0.arrow", test_path(round % 2 ? "left1" : "left0"));
+		snprintf(name, sizeof(name), "%s-0.arrow", path_of(round % 2 ? "left1" : "left0"));
 		unlink(name);
 	}
+}
+
+static void *
+do_nothing(void *arg)
+{
+	return arg;
 }
 
 int
 main(void)
 {
-	RUN(test_order_and_metrics);
-	RUN(test_drain_and_rest);
-	RUN(test_index_leaves_memory);
-	RUN(test_index_ends_the_thread);
-	RUN(test_many_partitions_need_the_memory);
-	RUN(test_partition_files);
-	RUN(test_errors_come_out);
-	RUN(test_left_early);
+	pthread_t thread;
+
+	/* A sanitizer may have a thread of its own from the first one on. */
+	if (pthread_create(&thread, NULL, do_nothing, NULL) == 0)
+		pthread_join(thread, NULL);
+	for (threads = 1; threads <= 3; threads += 2)
+	{
+		printf("# threads: %d\n", threads);
+		RUN(test_order_and_metrics);
+		RUN(test_rows_of_very_different_sizes);
+		RUN(test_drain_and_rest);
+		RUN(test_index_leaves_memory);
+		RUN(test_index_ends_the_thread);
+		RUN(test_many_partitions_need_the_memory);
+		RUN(test_partition_files);
+		RUN(test_errors_come_out);
+		RUN(test_left_early);
+	}
 	return test_summary();
 }

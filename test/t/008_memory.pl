@@ -98,6 +98,10 @@ foreach my $case (
 	stays_within($how, 32, 0, $sql, $base, $_) foreach (0, 1);
 }
 
+stays_within('shuffle_write, helped', 32, 0,
+	"SET shuffle_ext.codec = 'zstd'; SET shuffle_ext.block_bytes = '256kB'; " . written($rows, 200),
+	sprintf($count, $rows), 2);
+
 # Rows of 100 MB, between small ones.
 my $large = q{SELECT i, i AS b, CASE WHEN i % 1000 = 500 THEN repeat(md5(i::text), 3276800) ELSE md5(i::text) END AS t
 	FROM generate_series(1, 3000) i};

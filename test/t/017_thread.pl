@@ -156,6 +156,15 @@ foreach my $case ([ -1, 'process' ], [ 1, 'thread' ])
 }
 nothing_left($node, 'rollback');
 
+# Several threads: one that helps the one that writes.
+$write{'two threads'} = q{SET shuffle_ext.writer_threads = 2; SET shuffle_ext.codec = 'zstd:1';
+	SET shuffle_ext.memory_limit = '28MB';
+	SELECT count(*) FROM shuffle_write('TABLE source UNION ALL TABLE source UNION ALL TABLE source',
+		't', keys => '{1}', workers => 0)};
+device(0);
+$node->safe_psql('postgres', "BEGIN; $write{'two threads'}; ROLLBACK");
+like(writers(), qr/thread/, 'two threads: one writes');
+
 # Errors of the device.
 foreach my $how (sort keys %write)
 {
@@ -208,13 +217,15 @@ foreach my $how ('shuffle_write', 'partition files')
 # A slow device: the backend waits in the queue, and is not slow itself.
 my $delay = 2;
 my $slack = 0.7;
-foreach my $how ('shuffle_write', 'INSERT', 'COPY')
+foreach my $how ('shuffle_write', 'two threads', 'INSERT', 'COPY')
 {
 	my ($harness, $stderr, $pid);
 	my $from = -s $node->logfile;
 
 	device($delay * 1000);
 	($harness, $stderr, $pid) = start_waiting($write{$how});
+	like(slurp_file("/proc/$pid/status"), $how eq 'two threads' ? qr/^Threads:\s+3$/m : qr/^Threads:\s+2$/m,
+		"$how: threads of the process");
 	my $start = time;
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	my $noticed = logged_at($pid, 'canceling statement due to user request', $from) - $start;
@@ -351,7 +362,7 @@ is($node->safe_psql('postgres', 'TRUNCATE emptied; SELECT count(*) FROM shuffle_
 	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 
 	device($delay * 1000);
-	($harness, $stderr, $pid) = start_waiting($write{shuffle_write});
+	($harness, $stderr, $pid) = start_waiting($write{'two threads'});
 	my $start = time;
 	kill_hard($postmaster);
 	device(0);
