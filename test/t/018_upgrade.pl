@@ -27,8 +27,8 @@ $old->safe_psql('postgres', q{SELECT count(*) FROM shuffle_write('TABLE a', 'els
 
 my $contents = join(' UNION ALL ',
 	map { "SELECT '$_', count(*), sum(hashtext(x::text)::bigint) FROM $_ x" } qw(a tall small rewritten elsewhere));
-my $options = 'SELECT objname, label FROM pg_seclabels ORDER BY 1';
-my $expected = $old->safe_psql('postgres', "$contents; $options");
+my $options = 'SELECT objname, label FROM pg_seclabels ORDER BY 1, 2';
+my $expected = $old->safe_psql('postgres', "$contents ORDER BY 1; $options");
 $old->stop;
 
 my $new = PostgreSQL::Test::Cluster->new('new');
@@ -46,7 +46,7 @@ $new->stop;
 system_or_bail('cp', '-r', $old->data_dir . '/pg_shuffle', $new->data_dir);
 $new->start;
 
-is($new->safe_psql('postgres', "$contents; $options"), $expected, 'all tables and options are the same');
+is($new->safe_psql('postgres', "$contents ORDER BY 1; $options"), $expected, 'all tables and options are the same');
 is($new->safe_psql('postgres', 'SELECT shuffle_sweep()'), '0', 'nothing is swept');
 $new->safe_psql('postgres', "INSERT INTO $_ SELECT * FROM $_; INSERT INTO $_ SELECT * FROM $_ LIMIT 5")
   foreach qw(a tall small rewritten elsewhere);
