@@ -329,10 +329,12 @@ is($node->safe_psql('postgres', 'TRUNCATE emptied; SELECT count(*) FROM shuffle_
 	($harness, $stderr, $pid) = start_waiting($write{shuffle_write});
 	my ($rows, $bytes) = (0, 0);
 	wait_for(
-		'a first report of the wait',
+		'a report of the wait, not of the rows before it',
 		sub {
+			my $before = $rows;
+
 			($rows, $bytes) = split /\|/, $node->safe_psql('postgres', $progress);
-			return $rows > 1000;
+			return $rows > 1000 && $rows == $before;
 		});
 	my ($later_rows, $later_bytes) = ($rows, $bytes);
 	wait_for(
