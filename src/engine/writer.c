@@ -258,7 +258,7 @@ append_slowly(ShfWriter *w, uint32_t partition, ShfAppend outcome, ShfError *err
 	return code;
 }
 
-/* Takes more of the row buffer's share; false if it has all that is worth taking. */
+/* Takes more of the row buffer's share; false if it has all. */
 static bool
 grow(ShfWriter *w)
 {

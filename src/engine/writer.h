@@ -97,7 +97,7 @@ extern void shf_writer_account(ShfWriter *w);
 extern ShfCode shf_writer_share(ShfWriter *w, ShfRowBuf *rb, ShfError *err);
 extern ShfCode shf_list_too_large(const ShfWriter *w, ShfError *err);
 
-/* Takes more of the row buffer's share; false if it has all that is worth taking. */
+/* Takes more of the row buffer's share; false if it has all. */
 extern bool shf_writer_grow(ShfWriter *w);
 
 /* ------------------------------------------------ writer_run.c */

@@ -271,23 +271,12 @@ shf_writer_share(ShfWriter *w, ShfRowBuf *rb, ShfError *err)
 	return SHF_OK;
 }
 
-/*
- * The half of the memory that is for many partitions is not touched before their blocks
- * would get small without it: fresh memory costs more time than blocks twice as large save.
- */
 bool
 shf_writer_grow(ShfWriter *w)
 {
-	const ShfRowBuf *rb = &w->rowbuf;
-	uint64_t		 enough = (uint64_t) w->options.partitions * w->options.block_min_rows * 3 / 2;
-	uint64_t		 half = (w->options.memory_limit / 2 / (uint64_t) w->arenas) & ~UINT64_C(7);
-	uint64_t		 usable = (uint64_t) rb->usable * 4;
+	uint64_t usable = (uint64_t) w->rowbuf.usable * 4;
 
-	if (rb->usable < half)
-		usable = usable < half ? usable : half;
-	else if (rb->nrows >= enough)
-		return false;
 	if (usable > w->allowed)
 		usable = w->allowed;
-	return usable > rb->usable && shf_rowbuf_resize(&w->rowbuf, usable);
+	return usable > w->rowbuf.usable && shf_rowbuf_resize(&w->rowbuf, usable);
 }
