@@ -60,11 +60,11 @@ struct ShfPool
 	bool			exit;
 
 	/* of the current run */
-	const ShfPoolWork *work;
-	ShfOutput		  *output;
-	bool			   more; /* units to take */
-	uint64_t		   head;
-	uint64_t		   next;
+	ShfPoolWork work;
+	ShfOutput  *output;
+	bool		more; /* units to take */
+	uint64_t	head;
+	uint64_t	next;
 
 	int		nslots;
 	Slot   *slots;
@@ -223,7 +223,7 @@ take(ShfPool *pool, bool driver)
 
 	if (!pool->more || pool->failed || pool->next - pool->head >= (uint64_t) pool->nslots)
 		return NULL;
-	if (!pool->work->next(pool->work->arg, &slot->unit))
+	if (!pool->work.next(pool->work.arg, &slot->unit))
 	{
 		pool->more = false;
 		pthread_cond_broadcast(&pool->changed);
@@ -253,8 +253,8 @@ helper_main(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&pool->mutex);
-		slot->code = pool->work->encode(pool->work->arg, false, helper->encoder, slot->out,
-										&slot->unit, &slot->err);
+		slot->code = pool->work.encode(pool->work.arg, false, helper->encoder, slot->out,
+									   &slot->unit, &slot->err);
 		pthread_mutex_lock(&pool->mutex);
 		slot->state = SLOT_DONE;
 		pthread_cond_broadcast(&pool->changed);
@@ -267,7 +267,7 @@ helper_main(void *arg)
 static ShfCode
 drive(ShfPool *pool, Slot *slot, ShfEncoder *encoder, ShfError *err)
 {
-	const ShfPoolWork *work = pool->work;
+	const ShfPoolWork *work = &pool->work;
 	bool			   direct = slot->number == pool->head;
 	ShfCode			   code;
 
@@ -291,7 +291,7 @@ shf_pool_run(ShfPool *pool, const ShfPoolWork *work, ShfEncoder *encoder, ShfOut
 	ShfCode code = SHF_OK;
 
 	pthread_mutex_lock(&pool->mutex);
-	pool->work = work;
+	pool->work = *work;
 	pool->output = output;
 	pool->more = true;
 	pthread_cond_broadcast(&pool->changed);

@@ -47,7 +47,8 @@ extern ShfPool *shf_pool_create(const ShfSchema *schema, const ShfRowLayout *lay
 /*
  * Encodes all units and writes them to output.  The caller's encoder takes part, and the
  * samples of the others' times are added to account.  After an error, or a jump out of
- * encode, the pool is only good for shf_pool_end().
+ * encode, the pool is only good for shf_pool_end(), and until then its threads may still look
+ * at work->arg.
  */
 extern ShfCode shf_pool_run(ShfPool *pool, const ShfPoolWork *work, ShfEncoder *encoder,
 							ShfOutput *output, ShfAccount *account, ShfError *err);

@@ -13,6 +13,19 @@
 #include "rowbuf.h"
 #include "thread.h"
 
+/* A sorted row buffer on its way out, unit by unit. */
+typedef struct ShfRun
+{
+	ShfWriter	   *w;
+	ShfRowBuf	   *rb;
+	const uint32_t *order;
+	ShfRetain		retain;
+	uint32_t		row_bytes;
+	uint32_t		block_overhead;
+	uint32_t		partition; /* of the next unit */
+	uint32_t		at;		   /* its first entry */
+} ShfRun;
+
 struct ShfWriter
 {
 	ShfSchema		 schema;
@@ -40,6 +53,7 @@ struct ShfWriter
 	int		   arenas; /* row buffers that share the memory: 1 or 2 */
 	ShfThread *thread;
 	int		   helpers;	   /* threads of the pool, as planned */
+	ShfRun	   run;		   /* the one at hand */
 	ShfPool	  *pool;	   /* lives as long as the thread; NULL: runs are encoded by one */
 	bool	   no_thread;  /* could not be had: runs are made inline */
 	bool	   in_thread;  /* a run was handed over and not waited for yet */

@@ -9,11 +9,13 @@
  * waits, and the order inside a partition is that of the rows.
  *
  * While in_thread, the thread owns drain, encoder, output and account, and nobody else
- * looks at them but for account.used and output.bytes_written, which are atomic.  The caller's functions (poll,
- * wait, open_files) are called on the caller's thread only: descriptors are asked for
- * before a run is handed over.
+ * looks at them but for account.used and output.bytes_written, which are atomic.  The
+ * caller's functions (poll, wait, open_files) are called on the caller's thread only:
+ * descriptors are asked for before a run is handed over.
  *
  * With a pool (pool.h) whoever emits a run, thread or caller, is helped by other threads.
+ * They may be in the middle of a block when an error or a jump leaves the run: what they
+ * look at lives in the writer, not on the stack.
  *
  * An error of the thread is kept until the next row or call.  The caller may jump out of
  * wait: shf_writer_close() then tells the thread to give up, which it does after the
@@ -28,19 +30,6 @@ typedef struct Lane
 	ShfOutput  *output;
 	bool		helper; /* a thread of the pool */
 } Lane;
-
-/* A sorted row buffer on its way out, unit by unit. */
-typedef struct Run
-{
-	ShfWriter	   *w;
-	ShfRowBuf	   *rb;
-	const uint32_t *order;
-	ShfRetain		retain;
-	uint32_t		row_bytes;
-	uint32_t		block_overhead;
-	uint32_t		partition; /* of the next unit */
-	uint32_t		at;		   /* its first entry */
-} Run;
 
 static inline ShfCode
 between_blocks(ShfWriter *w, const Lane *lane, ShfError *err)
@@ -116,7 +105,7 @@ partition_begin(const ShfRowBuf *rb, uint32_t partition)
 
 /* Emits a unit but for the rows that retain keeps. */
 static ShfCode
-emit_unit(const Run *run, const Lane *lane, const ShfUnit *unit, ShfError *err)
+emit_unit(const ShfRun *run, const Lane *lane, const ShfUnit *unit, ShfError *err)
 {
 	const ShfRowBuf *rb = run->rb;
 	const uint32_t	 total = rb->counts[rb->partitions - 1];
@@ -155,7 +144,7 @@ emit_unit(const Run *run, const Lane *lane, const ShfUnit *unit, ShfError *err)
 static bool
 next_unit(void *arg, ShfUnit *unit)
 {
-	Run				*run = arg;
+	ShfRun			*run = arg;
 	const ShfWriter *w = run->w;
 	const ShfRowBuf *rb = run->rb;
 	uint64_t		 bytes = 0;
@@ -197,24 +186,27 @@ encode_unit(void *arg, bool driver, ShfEncoder *encoder, ShfOutput *output, cons
 static ShfCode
 emit_run(ShfWriter *w, ShfRowBuf *rb, const ShfRetain *retain, ShfError *err)
 {
-	Run run = {
+	ShfRun	*run = &w->run;
+	uint64_t sorted;
+	ShfCode	 code;
+
+	*run = (ShfRun){
 		.w = w,
 		.rb = rb,
 		.order = shf_rowbuf_sort(rb),
 		.retain = *retain,
 		.row_bytes = (uint32_t) (rb->used / rb->nrows),
 	};
-	uint64_t sorted = shf_work_clock(&w->account);
-	ShfCode	 code;
+	sorted = shf_work_clock(&w->account);
 
 	if (w->pool != NULL)
 	{
-		const ShfPoolWork work = {.next = next_unit, .encode = encode_unit, .arg = &run};
+		const ShfPoolWork work = {.next = next_unit, .encode = encode_unit, .arg = run};
 		int				  nnodes;
 		int				  nbuffers;
 
 		shf_schema_count(&w->schema, &nnodes, &nbuffers);
-		run.block_overhead = (uint32_t) shf_template_bytes(nnodes, nbuffers);
+		run->block_overhead = (uint32_t) shf_template_bytes(nnodes, nbuffers);
 		code = shf_pool_run(w->pool, &work, w->encoder, w->output, &w->account, err);
 	}
 	else
@@ -222,7 +214,7 @@ emit_run(ShfWriter *w, ShfRowBuf *rb, const ShfRetain *retain, ShfError *err)
 		const Lane	  lane = {.encoder = w->encoder, .output = w->output};
 		const ShfUnit all = {.end = rb->counts[rb->partitions - 1]};
 
-		code = emit_unit(&run, &lane, &all, err);
+		code = emit_unit(run, &lane, &all, err);
 	}
 	if (code == SHF_OK)
 		code = shf_output_end_run(w->output, err);

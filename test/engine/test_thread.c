@@ -13,6 +13,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define ROWS	   400000
 #define PARTITIONS 300
@@ -27,6 +28,7 @@ static int	   waits;
 static bool	   allow = true;
 static jmp_buf out_of_wait;
 static bool	   jump;
+static bool	   jump_from_poll;
 
 /* Every number of threads has files of its own. */
 static const char *
@@ -50,6 +52,13 @@ wait_for(void *arg, int fd)
 {
 	waits++;
 	if (jump)
+		longjmp(out_of_wait, 1);
+}
+
+static void
+poll_once(void *arg)
+{
+	if (jump_from_poll)
 		longjmp(out_of_wait, 1);
 }
 
@@ -86,6 +95,7 @@ open_writer(const char *name, ShfCodecKind codec, ShfLayoutKind layout)
 		.start_thread = start_thread,
 		.threads = threads,
 		.wait = wait_for,
+		.poll = poll_once,
 	};
 	ShfWriter *w;
 
@@ -400,6 +410,47 @@ test_left_early(void)
 	}
 }
 
+/* Overwrites what a jump has left behind on the stack. */
+static __attribute__((noinline)) void
+scribble(void)
+{
+	volatile uint8_t bytes[16384];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = 0xA5;
+	usleep(2000);
+}
+
+/* Jumps out of the last run, which other threads are still working at. */
+static void
+test_last_run_left(void)
+{
+	memory_limit = 14 << 20; /* with room for a pool */
+	for (volatile int round = 0; round < 20; round++)
+	{
+		ShfWriter *volatile w = open_writer("last", SHF_CODEC_LZ4, SHF_LAYOUT_LOG);
+		const ShfSegment *segments;
+		int				  nsegments;
+		ShfCode			  code;
+		char			  name[400];
+
+		CHECK(append_rows(w, 0, ROWS * 3 / 4, &code) == -1);
+		CHECK(threads == 1 || w->pool != NULL);
+		jump_from_poll = true;
+		if (setjmp(out_of_wait) == 0)
+		{
+			(void) shf_writer_finish(w, &segments, &nsegments, &err);
+			CHECK(false);
+		}
+		jump_from_poll = false;
+		scribble();
+		shf_writer_close(w);
+		snprintf(name, sizeof(name), "%s-0.arrow", path_of("last"));
+		unlink(name);
+	}
+	memory_limit = 8 << 20;
+}
+
 static void *
 do_nothing(void *arg)
 {
@@ -426,6 +477,7 @@ main(void)
 		RUN(test_partition_files);
 		RUN(test_errors_come_out);
 		RUN(test_left_early);
+		RUN(test_last_run_left);
 	}
 	return test_summary();
 }
