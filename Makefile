@@ -48,6 +48,7 @@ PG_OBJS = \
 	src/pg/bounds_estimate.o \
 	src/pg/catalog.o \
 	src/pg/compact.o \
+	src/pg/deform.o \
 	src/pg/error.o \
 	src/pg/estimate.o \
 	src/pg/execute.o \

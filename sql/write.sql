@@ -297,6 +297,31 @@ END $$;
 SELECT * FROM direct_check('SELECT * FROM direct_wide', 'd_wide', 0);
 SELECT * FROM direct_check('SELECT direct_wide.*, a1 + 1 AS e FROM direct_wide', 'd_wide_expression', 0);
 
+-- every way a value lies in a stored row: all widths and alignments, short, long, compressed
+-- and toasted values, NULLs, and attributes that older rows lack
+CREATE TABLE lying (c "char", s int2, n name, t text, u uuid, b bool, i int, m macaddr, d float8,
+	x bytea, at timetz, tid tid, r real, long text, l int8);
+ALTER TABLE lying ALTER long SET STORAGE EXTERNAL;
+INSERT INTO lying SELECT 'c', i, 'n' || i, repeat(i::text, i % 200), md5(i::text)::uuid, i % 2 = 0, i,
+	'08:00:2b:01:02:03', i / 3.0, decode(repeat(md5(i::text), i % 40), 'hex'), '12:00+02',
+	format('(%s,1)', i)::tid, i, repeat('long', CASE WHEN i % 50 = 0 THEN 3000 ELSE i % 3 END), -i
+	FROM generate_series(1, 300) i;
+INSERT INTO lying SELECT CASE WHEN i & 1 = 0 THEN 'c' END, CASE WHEN i & 2 = 0 THEN i END,
+	CASE WHEN i & 4 = 0 THEN 'n' END, CASE WHEN i & 8 = 0 THEN repeat('t', i) END,
+	CASE WHEN i & 16 = 0 THEN md5(i::text)::uuid END, CASE WHEN i & 32 = 0 THEN true END, i,
+	CASE WHEN i & 64 = 0 THEN '08:00:2b:01:02:03'::macaddr END, CASE WHEN i & 128 = 0 THEN i END,
+	CASE WHEN i & 256 = 0 THEN 'x'::bytea END, CASE WHEN i & 5 = 0 THEN '12:00+02'::timetz END,
+	CASE WHEN i & 18 = 0 THEN '(7,1)'::tid END, CASE WHEN i & 33 = 0 THEN i END,
+	CASE WHEN i & 3 = 0 THEN repeat('y', 9000) END, CASE WHEN i & 6 = 0 THEN i END
+	FROM generate_series(0, 511) i;
+ALTER TABLE lying ADD added int DEFAULT 7, ADD late text;
+INSERT INTO lying SELECT * FROM lying WHERE i % 10 = 0;
+UPDATE lying SET late = 'l' || i WHERE i % 20 = 0;
+SELECT * FROM direct_check('SELECT * FROM lying', 'd_lying', 0);
+SELECT * FROM direct_check('SELECT * FROM lying ORDER BY d', 'd_lying', 0);
+SELECT * FROM direct_check('SELECT l, tid, s, t FROM lying', 'd_lying_some', 0);
+SELECT * FROM direct_check('SELECT * FROM lying UNION ALL (SELECT * FROM lying ORDER BY l LIMIT 10)', 'd_lying_both', 0);
+
 --
 -- Advice on small blocks
 --

@@ -11,9 +11,9 @@
  * The rest is shared by the row buffer and the index (extents and block positions),
  * which grows with the data: before each run there is always room for the index
  * entries that the run can add, and after it the row buffer is made smaller by what
- * they took, until that is an eighth and the index goes to a file.  The row buffer's share, "allowed", is taken in steps as rows come, and the
- * buffers of encoder and output when the first block is made: a writer of a few rows is
- * small, and so is one that rests.
+ * they took, until that is an eighth and the index goes to a file.  The row buffer's
+ * share, "allowed", is taken in steps as rows come, and the buffers of encoder and output
+ * when the first block is made: a writer of a few rows is small, and so is one that rests.
  *
  * poll may longjmp out of append and finish.  The writer is "busy" then, as after an
  * error, and only good for shf_writer_close().

@@ -498,8 +498,7 @@ input_attribute(const Node *argument)
 
 /*
  * When all columns are attributes of the sink's input row as they are, the sink takes
- * them out of the row by itself: the job says which, and one argument is left, the last
- * of the attributes, so that the executor takes the row apart that far.
+ * them out of the row by itself: the job says which, and is the only argument left.
  */
 static void
 take_out_arguments(Aggref *sink, int ncolumns)
@@ -508,8 +507,6 @@ take_out_arguments(Aggref *sink, int ncolumns)
 	TargetEntry *last = lsecond_node(TargetEntry, sink->args);
 	List		*columns = NIL;
 	AttrNumber	*input = palloc(sizeof(AttrNumber) * ncolumns);
-	Node		*highest = NULL;
-	AttrNumber	 most = 0;
 	Const		*value;
 	ListCell	*lc;
 	int			 i = 0;
@@ -530,20 +527,13 @@ take_out_arguments(Aggref *sink, int ncolumns)
 		if (attribute == 0)
 			return;
 		input[i++] = attribute;
-		if (attribute > most)
-		{
-			most = attribute;
-			highest = lfirst(lc);
-		}
 	}
 
 	value = (Const *) job->expr;
 	value->constvalue = PointerGetDatum(
 		shuffle_job_direct_argument(DatumGetByteaPP(value->constvalue), input, ncolumns));
-	last->expr = (Expr *) highest;
-	sink->args = list_make2(job, last);
-	if (ncolumns <= SINK_MAX_ARGS)
-		sink->aggargtypes = list_make2_oid(BYTEAOID, exprType(highest));
+	sink->args = list_make1(job);
+	sink->aggargtypes = list_make1_oid(BYTEAOID);
 }
 
 bytea *

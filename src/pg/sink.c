@@ -34,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "deform.h"
 #include "write.h"
 
 PG_FUNCTION_INFO_V1(shuffle_sink_transition);
@@ -61,9 +62,9 @@ typedef struct SinkState
 	bool		  *isnull;
 
 	/* Columns are attributes of the input row, not arguments. */
-	AttrNumber *input;		/* [nargs] attribute number - 1, or NULL */
-	int			input_last; /* the highest attribute number */
-	bool		input_same; /* the row's values are what "values" would be */
+	AttrNumber	  *input;	   /* [nargs] attribute number - 1, or NULL */
+	bool		   input_same; /* the row's values are what "values" would be */
+	ShuffleDeform *deform;	   /* takes out those up to the last one needed */
 
 	/* Row variant: the sink's argument taken apart. */
 	Oid		  row_type;
@@ -125,6 +126,7 @@ static void
 begin_input(SinkState *state, FunctionCallInfo fcinfo, AttrNumber *input)
 {
 	TupleDesc row = input_slot(fcinfo)->tts_tupleDescriptor;
+	int		  last = 0;
 
 	state->input = input;
 	state->input_same = state->dense;
@@ -140,11 +142,12 @@ begin_input(SinkState *state, FunctionCallInfo fcinfo, AttrNumber *input)
 			from->attalign != to->attalign)
 			elog(ERROR, "shuffle_sink is to take type %u for column \"%s\" of type %u",
 				 from->atttypid, NameStr(to->attname), to->atttypid);
-		state->input_last = Max(state->input_last, input[i]);
+		last = Max(last, input[i]);
 		state->input[i]--;
 		if (state->input[i] != state->index[i])
 			state->input_same = false;
 	}
+	state->deform = shuffle_deform_create(last);
 }
 
 static SinkState *
@@ -242,7 +245,7 @@ put_input(SinkState *state, FunctionCallInfo fcinfo)
 {
 	TupleTableSlot *slot = input_slot(fcinfo);
 
-	slot_getsomeattrs(slot, state->input_last);
+	shuffle_deform(state->deform, slot);
 	if (state->input_same && state->notnull == NULL)
 	{
 		shuffle_writer_put(state->writer, slot->tts_values, slot->tts_isnull);
