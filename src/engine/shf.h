@@ -19,7 +19,7 @@
  * Row flow of a writer:
  *
  *	  ShfRow *row = shf_writer_row(w);
- *	  shf_row_clear(layout, row);	 all columns present, zero slots
+ *	  shf_row_clear(layout, row);	 or shf_row_begin(): all columns present
  *	  ...store fixed-width values at row->fixed + slot[i], width[i] bytes of each,
  *	  variable-width ones in row->var[var[i]], NULLs with shf_row_set_null()...
  *	  shf_writer_append(w, partition, &err);
@@ -203,7 +203,15 @@ typedef struct ShfRow
 	ShfBytes *var;	 /* layout.nvar */
 } ShfRow;
 
-/* Makes all columns present, all slots zero, all variable-width values empty. */
+/* Makes all columns present, for callers who store every slot and every variable-width value. */
+static inline void
+shf_row_begin(const ShfRowLayout *layout, ShfRow *row)
+{
+	for (int i = 0; i < layout->nfields; i += 32)
+		memset(row->fixed + layout->null_offset + i / 8, 0, sizeof(uint32_t));
+}
+
+/* The same, with all slots zero and all variable-width values empty. */
 static inline void
 shf_row_clear(const ShfRowLayout *layout, ShfRow *row)
 {

@@ -307,7 +307,7 @@ pack_columns(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row, const
 	uint8_t				  *fixed = row->fixed;
 	ShfBytes			  *var = row->var;
 
-	memset(fixed + layout->null_offset, 0, (size_t) (map->ncolumns + 31) / 32 * sizeof(uint32));
+	shf_row_begin(layout, row);
 
 	FOR_COLUMNS_OF(PACK_1)
 	{

@@ -115,17 +115,15 @@ append_rows(ShfWriter *w, const Row *rows, const uint32_t *partition, uint32_t n
 	for (uint32_t i = 0; i < nrows; i++)
 	{
 		const Row *r = &rows[i];
-		__int128   amount = r->amount;
 		ShfError   err;
 
-		shf_row_clear(layout, row);
+		shf_row_begin(layout, row);
 		memcpy(row->fixed + layout->slot[0], &r->id, sizeof(r->id));
 		memcpy(row->fixed + layout->slot[2], &r->date, sizeof(r->date));
-		memcpy(row->fixed + layout->slot[3], &amount, layout->width[3]);
+		memcpy(row->fixed + layout->slot[3], &r->amount, sizeof(r->amount));
 		if (r->text_len == 0)
 			shf_row_set_null(layout, row, 1);
-		else
-			row->var[0] = (ShfBytes){text + r->text, r->text_len};
+		row->var[0] = (ShfBytes){text + r->text, r->text_len};
 		if (shf_writer_append(w, partition[i], &err) != SHF_OK)
 		{
 			fprintf(stderr, "%s\n", err.message);
