@@ -349,8 +349,10 @@ slot_init(Slot *slot, ShfPool *pool, const ShfSchema *schema, const ShfWriterOpt
 {
 	slot->pool = pool;
 	slot->blocks = malloc(most_blocks(schema, options) * sizeof(ShfBlock));
+	if (slot->blocks == NULL)
+		return false;
 	slot->out = calloc(1, sizeof(ShfOutput));
-	if (slot->blocks == NULL || slot->out == NULL)
+	if (slot->out == NULL)
 		return false;
 
 	/* An output whose write buffer is the slot's. */

@@ -1,8 +1,8 @@
 /*
  * test_nomem.c
- *	  Out of memory anywhere: every allocation of the engine fails once.  The call must
- *	  say so (SHF_ERR_NOMEM), and what exists by then must be released without leak or
- *	  crash.
+ *	  Out of memory anywhere: every allocation of the engine fails once, in its threads
+ *	  too.  The call must say so (SHF_ERR_NOMEM), and what exists by then must be released
+ *	  without leak or crash.
  *
  * Linked with --wrap for malloc and its kin, so that only the engine's own calls fail,
  * not those inside liblz4 and libzstd.
@@ -10,6 +10,9 @@
 #include "sample.h"
 
 #include "../../src/engine/reader.h"
+#include "../../src/engine/writer.h"
+
+#include <poll.h>
 
 extern void *__real_malloc(size_t size);
 extern void *__real_calloc(size_t n, size_t size);
@@ -25,10 +28,14 @@ extern char *__wrap_strdup(const char *s);
 
 static long countdown = -1; /* fails when it reaches 0; negative: never */
 
+static _Thread_local bool exempt; /* the test's own allocations do not fail */
+
 static bool
 fails(void)
 {
-	return countdown >= 0 && countdown-- == 0;
+	if (exempt || __atomic_load_n(&countdown, __ATOMIC_RELAXED) < 0)
+		return false;
+	return __atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) == 0;
 }
 
 void *
@@ -90,13 +97,32 @@ exhaust(ShfCode (*scenario)(const void *arg), const void *arg, bool tolerant)
 	}
 }
 
+#define ROWS 900
+
+static int pools; /* writers that had other threads to encode */
+
 typedef struct Case
 {
 	const ShfSchema *schema;
 	ShfCodec		 codec;
 	ShfLayoutKind	 layout;
+	int				 threads; /* none, or more than one: with other ones that encode */
 	const char		*path;
 } Case;
+
+static bool
+may_start(void *arg)
+{
+	return true;
+}
+
+static void
+wait_for(void *arg, int fd)
+{
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
+
+	(void) poll(&ready, 1, -1);
+}
 
 static ShfCode
 write_file(const void *arg)
@@ -114,6 +140,7 @@ write_file(const void *arg)
 								 .file_mode = 0600,
 								 .dir_mode = 0700,
 								 .max_open_files = 2};
+	uint64_t		  rows = ROWS;
 	ShfWriter		 *w;
 	ShfBuffer		  scratch = {0};
 	const ShfSegment *segments;
@@ -121,22 +148,33 @@ write_file(const void *arg)
 	ShfCode			  code;
 	char			  command[300];
 
+	if (c->threads > 0)
+	{
+		/* Small enough to be full soon, and large enough for the other threads. */
+		options.start_thread = may_start;
+		options.wait = wait_for;
+		options.threads = c->threads;
+		options.block_bytes = options.write_buffer_size = 8 << 10;
+		options.memory_limit = c->codec.kind == SHF_CODEC_ZSTD ? 20 << 20 : 6 << 20;
+	}
 	snprintf(command, sizeof(command), "rm -rf '%s'*", c->path);
 	if (system(command) != 0)
 		return SHF_ERR_IO;
 	code = shf_writer_open(&w, c->schema, &options, &err);
 	if (code != SHF_OK)
 		return code;
-	for (uint64_t n = 0; code == SHF_OK && n < 900; n++)
+	for (uint64_t n = 0; code == SHF_OK && n < rows; n++)
 	{
-		long saved = countdown;
-
-		/* The test's own allocations do not fail. */
-		countdown = -1;
+		/* It starts, or does not, when the row buffer is full for the first time. */
+		if (c->threads > 0 && w->thread == NULL && !w->no_thread)
+			rows = n + ROWS;
+		exempt = true;
 		sample_row(c->schema, shf_writer_layout(w), shf_writer_row(w), n, &scratch);
-		countdown = saved;
+		exempt = false;
 		code = shf_writer_append(w, (uint32_t) (n % 3), &err);
 	}
+	if (c->threads > 0 && code == SHF_OK && w->pool != NULL)
+		pools++;
 	if (code == SHF_OK)
 		code = shf_writer_finish(w, &segments, &nsegments, &err);
 	shf_writer_close(w);
@@ -190,6 +228,8 @@ static const Case cases[] = {
 	{&sample_small, {SHF_CODEC_LZ4, 9}, SHF_LAYOUT_LOG},
 	{&sample_nested, {SHF_CODEC_NONE, 0}, SHF_LAYOUT_LOG},
 	{&sample_small, {SHF_CODEC_LZ4, 1}, SHF_LAYOUT_PARTITION_FILES},
+	{&sample_flat, {SHF_CODEC_LZ4, 1}, SHF_LAYOUT_LOG, 3},
+	{&sample_flat, {SHF_CODEC_ZSTD, 1}, SHF_LAYOUT_PARTITION_FILES, 2},
 };
 
 #define NCASES ((int) (sizeof(cases) / sizeof(cases[0])))
@@ -202,7 +242,9 @@ test_writer_out_of_memory(void)
 		Case c = cases[i];
 
 		c.path = test_path("nomem");
+		pools = 0;
 		exhaust(write_file, &c, true);
+		CHECK(c.threads == 0 || pools > 0);
 	}
 }
 
