@@ -44,25 +44,34 @@ REVOKE ALL ON TABLE shuffle_segment FROM PUBLIC;
 
 COMMENT ON TABLE shuffle_segment IS
 	'published segments of shuffle tables; see the views shuffle_segments and shuffle_index';
-COMMENT ON COLUMN shuffle_segment.tablespace IS 'reltablespace of the table, 0 for the database''s default';
+COMMENT ON COLUMN shuffle_segment.tablespace IS
+	'reltablespace of the table, 0 for the database''s default';
 COMMENT ON COLUMN shuffle_segment.filenumber IS 'relfilenode of the table';
 COMMENT ON COLUMN shuffle_segment.number IS 'number of the segment, unique in the table';
 COMMENT ON COLUMN shuffle_segment.partitions IS 'number of partitions that the rows were routed to';
-COMMENT ON COLUMN shuffle_segment.id IS 'random; also in the schema metadata of the segment''s files';
+COMMENT ON COLUMN shuffle_segment.id IS
+	'random; also in the schema metadata of the segment''s files';
 COMMENT ON COLUMN shuffle_segment.rows IS 'number of rows';
 COMMENT ON COLUMN shuffle_segment.bytes IS 'size of its files, or of the image, in bytes';
-COMMENT ON COLUMN shuffle_segment.raw_bytes IS 'size of the Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_segment.raw_bytes IS
+	'size of the Arrow data before compression, in bytes';
 COMMENT ON COLUMN shuffle_segment.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_segment.files IS 'number of files; 0: the segment is the image';
 COMMENT ON COLUMN shuffle_segment.nextents IS 'number of entries in extents';
 COMMENT ON COLUMN shuffle_segment.written IS 'when it was published';
-COMMENT ON COLUMN shuffle_segment.metrics IS 'metrics of its process, in the process''s last segment only; see shuffle_process_stats';
-COMMENT ON COLUMN shuffle_segment.layout IS 'log: one file; partition_files: a directory with one file per partition';
-COMMENT ON COLUMN shuffle_segment.root IS 'where its files are: pg_shuffle in the data directory, or a directory of shuffle_ext.directory';
+COMMENT ON COLUMN shuffle_segment.metrics IS
+	'metrics of its process, in the process''s last segment only; see shuffle_process_stats';
+COMMENT ON COLUMN shuffle_segment.layout IS
+	'log: one file; partition_files: a directory with one file per partition';
+COMMENT ON COLUMN shuffle_segment.root IS
+	'where its files are: pg_shuffle in the data directory, or a directory of '
+	'shuffle_ext.directory';
 COMMENT ON COLUMN shuffle_segment.name IS 'name of its file without .arrow, or of its directory';
 COMMENT ON COLUMN shuffle_segment.routing IS 'options that the rows were routed and stored with';
-COMMENT ON COLUMN shuffle_segment.extents IS '48-byte entries of the offset index, by partition and offset; see shuffle_expand_extents()';
-COMMENT ON COLUMN shuffle_segment.image IS 'a small segment: what would be the bytes of its file; else NULL';
+COMMENT ON COLUMN shuffle_segment.extents IS
+	'48-byte entries of the offset index, by partition and offset; see shuffle_expand_extents()';
+COMMENT ON COLUMN shuffle_segment.image IS
+	'a small segment: what would be the bytes of its file; else NULL';
 
 -- Segment numbers, taken modulo 2^20 and unique per storage.
 CREATE SEQUENCE shuffle_segment_number CYCLE;
@@ -91,7 +100,8 @@ CREATE UNLOGGED TABLE shuffle_sweep_state (
 REVOKE ALL ON TABLE shuffle_sweep_state FROM PUBLIC;
 COMMENT ON TABLE shuffle_sweep_state IS
 	'when leftover segment files were looked for after the last crash';
-COMMENT ON COLUMN shuffle_sweep_state.swept IS 'when the first sweep after it ended; no row: none has';
+COMMENT ON COLUMN shuffle_sweep_state.swept IS
+	'when the first sweep after it ended; no row: none has';
 
 --
 -- Table access method
@@ -223,7 +233,9 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 10000 ROWS 200;
 
 COMMENT ON FUNCTION shuffle_write(text, text, integer, text[], text, text[], text, text, text,
 	text, text, text, integer) IS
-	'runs a query once and writes its rows, partitioned and compressed, into a shuffle table; returns one row per partition: rows, bytes stored, bytes before compression, blocks, segments';
+	'runs a query once and writes its rows, partitioned and compressed, into a shuffle table; '
+	'returns one row per partition: rows, bytes stored (bytes) and before compression '
+	'(raw_bytes), blocks, segments';
 
 CREATE FUNCTION shuffle_set(
 	relation regclass,
@@ -241,7 +253,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION shuffle_set(regclass, integer, text[], text, text[], text, text, text, text,
 	text) IS
-	'changes options of a table, what decides the partition of a row only while it is empty; returns all that it has';
+	'changes options of a table, what decides the partition of a row only while it is empty; '
+	'returns all that it has';
 
 --
 -- Reading
@@ -251,7 +264,8 @@ CREATE FUNCTION shuffle_read_support(internal)
 RETURNS internal
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT;
-COMMENT ON FUNCTION shuffle_read_support(internal) IS 'tells the planner how many rows shuffle_read returns';
+COMMENT ON FUNCTION shuffle_read_support(internal) IS
+	'tells the planner how many rows shuffle_read returns';
 
 CREATE FUNCTION shuffle_read(prototype anyelement, VARIADIC partitions int[])
 RETURNS SETOF anyelement
@@ -328,20 +342,27 @@ CREATE VIEW shuffle_segments WITH (security_barrier) AS
 	WHERE pg_catalog.has_table_privilege(c.oid, 'SELECT')
 		AND NOT pg_catalog.row_security_active(c.oid);
 
-COMMENT ON VIEW shuffle_segments IS 'segments of shuffle tables: what one process wrote in one transaction';
+COMMENT ON VIEW shuffle_segments IS
+	'segments of shuffle tables: what one process wrote at one go, up to about 1 GB';
 COMMENT ON COLUMN shuffle_segments.relation IS 'shuffle table';
 COMMENT ON COLUMN shuffle_segments.segment IS 'number of the segment, unique in the table';
-COMMENT ON COLUMN shuffle_segments.layout IS 'log: one file; partition_files: a directory with one file per partition';
-COMMENT ON COLUMN shuffle_segments.partitions IS 'number of partitions that the rows were routed to';
+COMMENT ON COLUMN shuffle_segments.layout IS
+	'log: one file; partition_files: a directory with one file per partition';
+COMMENT ON COLUMN shuffle_segments.partitions IS
+	'number of partitions that the rows were routed to';
 COMMENT ON COLUMN shuffle_segments.rows IS 'number of rows';
-COMMENT ON COLUMN shuffle_segments.bytes IS 'size of its files, or of the segment kept in the catalog, in bytes';
-COMMENT ON COLUMN shuffle_segments.raw_bytes IS 'size of the Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_segments.bytes IS
+	'size of its files, or of the segment kept in the catalog, in bytes';
+COMMENT ON COLUMN shuffle_segments.raw_bytes IS
+	'size of the Arrow data before compression, in bytes';
 COMMENT ON COLUMN shuffle_segments.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_segments.extents IS 'number of rows it has in shuffle_index';
-COMMENT ON COLUMN shuffle_segments.files IS 'number of files; 0: the segment is small and kept in the catalog';
+COMMENT ON COLUMN shuffle_segments.files IS
+	'number of files; 0: the segment is small and kept in the catalog';
 COMMENT ON COLUMN shuffle_segments.id IS 'segment id, also in the schema metadata of its files';
 COMMENT ON COLUMN shuffle_segments.routing IS 'options that the rows were routed and stored with';
-COMMENT ON COLUMN shuffle_segments.path IS 'its file or directory, NULL without files; a relative path starts in the data directory';
+COMMENT ON COLUMN shuffle_segments.path IS
+	'its file or directory, NULL without files; a relative path starts in the data directory';
 
 CREATE VIEW shuffle_index WITH (security_barrier) AS
 	SELECT x.relation,
@@ -374,17 +395,22 @@ CREATE VIEW shuffle_index WITH (security_barrier) AS
 			AND NOT pg_catalog.row_security_active(c.oid)
 	) x;
 
-COMMENT ON VIEW shuffle_index IS 'offset index: where the blocks of each partition of shuffle tables are';
+COMMENT ON VIEW shuffle_index IS
+	'offset index: where the blocks of each partition of shuffle tables are';
 COMMENT ON COLUMN shuffle_index.relation IS 'shuffle table';
 COMMENT ON COLUMN shuffle_index.segment IS 'number of the segment, see shuffle_segments';
 COMMENT ON COLUMN shuffle_index.partition IS 'partition, from 0';
-COMMENT ON COLUMN shuffle_index.byte_offset IS 'where the first block''s message begins, in bytes from the start of the file';
-COMMENT ON COLUMN shuffle_index.bytes IS 'size of the blocks'' messages, one after the other, in bytes';
-COMMENT ON COLUMN shuffle_index.raw_bytes IS 'size of the blocks'' Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_index.byte_offset IS
+	'where the first block''s message begins, in bytes from the start of the file';
+COMMENT ON COLUMN shuffle_index.bytes IS
+	'size of the blocks'' messages, one after the other, in bytes';
+COMMENT ON COLUMN shuffle_index.raw_bytes IS
+	'size of the blocks'' Arrow data before compression, in bytes';
 COMMENT ON COLUMN shuffle_index.rows IS 'number of rows';
 COMMENT ON COLUMN shuffle_index.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_index.first_row IS 'number of the first row in the segment, from 0';
-COMMENT ON COLUMN shuffle_index.path IS 'file, NULL for a segment kept in the catalog; a relative path starts in the data directory';
+COMMENT ON COLUMN shuffle_index.path IS
+	'file, NULL for a segment kept in the catalog; a relative path starts in the data directory';
 
 CREATE VIEW shuffle_partitions WITH (security_barrier) AS
 	SELECT x.relation,
@@ -404,12 +430,14 @@ CREATE VIEW shuffle_partitions WITH (security_barrier) AS
 			AND NOT pg_catalog.row_security_active(c.oid)
 	) x;
 
-COMMENT ON VIEW shuffle_partitions IS 'totals of each partition of shuffle tables, empty ones included';
+COMMENT ON VIEW shuffle_partitions IS
+	'totals of each partition of shuffle tables, empty ones included';
 COMMENT ON COLUMN shuffle_partitions.relation IS 'shuffle table';
 COMMENT ON COLUMN shuffle_partitions.partition IS 'partition, from 0';
 COMMENT ON COLUMN shuffle_partitions.rows IS 'number of rows';
 COMMENT ON COLUMN shuffle_partitions.bytes IS 'size of its blocks, in bytes';
-COMMENT ON COLUMN shuffle_partitions.raw_bytes IS 'size of its Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_partitions.raw_bytes IS
+	'size of its Arrow data before compression, in bytes';
 COMMENT ON COLUMN shuffle_partitions.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_partitions.segments IS 'number of segments that have rows of it';
 
@@ -452,26 +480,39 @@ CREATE VIEW shuffle_process_stats WITH (security_barrier) AS
 	) x
 	GROUP BY x.relation, x.write, x.process;
 
-COMMENT ON VIEW shuffle_process_stats IS 'metrics of each process of the writes that shuffle tables hold';
+COMMENT ON VIEW shuffle_process_stats IS
+	'metrics of each process of the writes that shuffle tables hold';
 COMMENT ON COLUMN shuffle_process_stats.relation IS 'shuffle table';
-COMMENT ON COLUMN shuffle_process_stats.write IS 'what the names of all segments of one write begin with';
+COMMENT ON COLUMN shuffle_process_stats.write IS
+	'what the names of all segments of one write begin with';
 COMMENT ON COLUMN shuffle_process_stats.process IS 'number of the process in the write, from 0';
 COMMENT ON COLUMN shuffle_process_stats.written IS 'when its last segment was published';
 COMMENT ON COLUMN shuffle_process_stats.segments IS 'number of segments';
 COMMENT ON COLUMN shuffle_process_stats.rows IS 'number of rows';
-COMMENT ON COLUMN shuffle_process_stats.raw_bytes IS 'size of the Arrow data before compression, in bytes';
+COMMENT ON COLUMN shuffle_process_stats.raw_bytes IS
+	'size of the Arrow data before compression, in bytes';
 COMMENT ON COLUMN shuffle_process_stats.stored_bytes IS 'size of what was stored, in bytes';
 COMMENT ON COLUMN shuffle_process_stats.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_process_stats.runs IS 'how often the row buffer was emptied';
-COMMENT ON COLUMN shuffle_process_stats.memory_peak IS 'most memory in use by the writer at one time, in bytes';
-COMMENT ON COLUMN shuffle_process_stats.elapsed_ms IS 'from the start of the plan to the last byte, in milliseconds';
-COMMENT ON COLUMN shuffle_process_stats.input_ms IS 'waiting for rows of the query, its planning and its beginning included, in milliseconds';
-COMMENT ON COLUMN shuffle_process_stats.repartition_ms IS 'finding partitions, packing rows into the row buffer, sorting it, in milliseconds';
-COMMENT ON COLUMN shuffle_process_stats.interleave_ms IS 'gathering rows of a partition into columns, in milliseconds';
-COMMENT ON COLUMN shuffle_process_stats.encode_ms IS 'compression, block headers and checksums, in milliseconds';
-COMMENT ON COLUMN shuffle_process_stats.write_ms IS 'creating, writing and completing files, in milliseconds';
-COMMENT ON COLUMN shuffle_process_stats.sync_ms IS 'flushing files and directories to disk, in milliseconds';
-COMMENT ON COLUMN shuffle_process_stats.queue_ms IS 'waiting for the writer thread; with one, interleave, encode, write and sync run beside the rest, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.memory_peak IS
+	'most memory in use by the writer at one time, in bytes';
+COMMENT ON COLUMN shuffle_process_stats.elapsed_ms IS
+	'from the start of the plan to the last byte, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.input_ms IS
+	'waiting for rows of the query, its planning and its beginning included, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.repartition_ms IS
+	'finding partitions, packing rows into the row buffer, sorting it, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.interleave_ms IS
+	'gathering rows of a partition into columns, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.encode_ms IS
+	'compression, block headers and checksums, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.write_ms IS
+	'creating, writing and completing files, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.sync_ms IS
+	'flushing files and directories to disk, in milliseconds';
+COMMENT ON COLUMN shuffle_process_stats.queue_ms IS
+	'waiting for the writer thread; with one, interleave, encode, write and sync run beside the '
+	'rest, in milliseconds';
 
 CREATE VIEW shuffle_stats WITH (security_barrier) AS
 	SELECT p.relation,
@@ -496,7 +537,8 @@ CREATE VIEW shuffle_stats WITH (security_barrier) AS
 	FROM @extschema@.shuffle_process_stats p
 	GROUP BY p.relation, p.write;
 
-COMMENT ON VIEW shuffle_stats IS 'metrics of the writes that shuffle tables hold, summed over their processes';
+COMMENT ON VIEW shuffle_stats IS
+	'metrics of the writes that shuffle tables hold, summed over their processes';
 COMMENT ON COLUMN shuffle_stats.relation IS 'shuffle table';
 COMMENT ON COLUMN shuffle_stats.write IS 'what the names of all segments of one write begin with';
 COMMENT ON COLUMN shuffle_stats.written IS 'when its last segment was published';
@@ -509,13 +551,23 @@ COMMENT ON COLUMN shuffle_stats.blocks IS 'number of Arrow record batches';
 COMMENT ON COLUMN shuffle_stats.runs IS 'how often a row buffer was emptied';
 COMMENT ON COLUMN shuffle_stats.memory_peak IS 'sum over the processes of their peaks, in bytes';
 COMMENT ON COLUMN shuffle_stats.elapsed_ms IS 'of the process that took longest, in milliseconds';
-COMMENT ON COLUMN shuffle_stats.input_ms IS 'of all processes together: waiting for rows of the query, its planning and its beginning included, in milliseconds';
-COMMENT ON COLUMN shuffle_stats.repartition_ms IS 'of all processes together: finding partitions, packing rows into the row buffer, sorting it, in milliseconds';
-COMMENT ON COLUMN shuffle_stats.interleave_ms IS 'of all processes together: gathering rows of a partition into columns, in milliseconds';
-COMMENT ON COLUMN shuffle_stats.encode_ms IS 'of all processes together: compression, block headers and checksums, in milliseconds';
-COMMENT ON COLUMN shuffle_stats.write_ms IS 'of all processes together: creating, writing and completing files, in milliseconds';
-COMMENT ON COLUMN shuffle_stats.sync_ms IS 'of all processes together: flushing files and directories to disk, in milliseconds';
-COMMENT ON COLUMN shuffle_stats.queue_ms IS 'of all processes together: waiting for the writer thread; with one, interleave, encode, write and sync run beside the rest, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.input_ms IS
+	'of all processes together: waiting for rows of the query, its planning and its beginning '
+	'included, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.repartition_ms IS
+	'of all processes together: finding partitions, packing rows into the row buffer, sorting it, '
+	'in milliseconds';
+COMMENT ON COLUMN shuffle_stats.interleave_ms IS
+	'of all processes together: gathering rows of a partition into columns, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.encode_ms IS
+	'of all processes together: compression, block headers and checksums, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.write_ms IS
+	'of all processes together: creating, writing and completing files, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.sync_ms IS
+	'of all processes together: flushing files and directories to disk, in milliseconds';
+COMMENT ON COLUMN shuffle_stats.queue_ms IS
+	'of all processes together: waiting for the writer thread; with one, interleave, encode, '
+	'write and sync run beside the rest, in milliseconds';
 
 GRANT SELECT ON shuffle_process_stats, shuffle_stats TO PUBLIC;
 
@@ -540,7 +592,8 @@ CREATE FUNCTION shuffle_write_stats(
 	LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 3
 	AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION shuffle_write_stats() IS
-	'metrics of the last write of this session, as in shuffle_process_stats: of each process, and in the row whose process is NULL of all together';
+	'metrics of the last write of this session, as in shuffle_process_stats: of each process, and '
+	'in the row whose process is NULL of all together';
 
 --
 -- Progress of running writes and reads, from the server's own progress slots
@@ -582,7 +635,8 @@ CREATE VIEW shuffle_progress AS
 	) p;
 
 COMMENT ON VIEW shuffle_progress IS
-	'running writes into shuffle tables, compactions, and calls of shuffle_fetch, of the roles whose activity one may see';
+	'running writes into shuffle tables, compactions, and calls of shuffle_fetch, of the roles '
+	'whose activity one may see';
 COMMENT ON COLUMN shuffle_progress.pid IS 'process of the session';
 COMMENT ON COLUMN shuffle_progress.relation IS 'shuffle table';
 COMMENT ON COLUMN shuffle_progress.operation IS 'write, fetch or compact';
@@ -605,7 +659,8 @@ CREATE FUNCTION shuffle_skew(relation regclass, by text DEFAULT 'rows')
 	LANGUAGE C STRICT VOLATILE PARALLEL SAFE COST 10000 ROWS 20
 	AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION shuffle_skew(regclass, text) IS
-	'how evenly a shuffle table is partitioned, by rows or bytes: a histogram in text, and the most frequent keys of the largest partitions from a sample';
+	'how evenly a shuffle table is partitioned, by rows or bytes: a histogram in text, and the '
+	'most frequent keys of the largest partitions from a sample';
 
 CREATE FUNCTION shuffle_skew_svg(relation regclass, by text DEFAULT 'rows')
 	RETURNS text
@@ -622,14 +677,15 @@ CREATE FUNCTION shuffle_sweep() RETURNS int8
 	AS 'MODULE_PATHNAME';
 REVOKE ALL ON FUNCTION shuffle_sweep() FROM PUBLIC;
 COMMENT ON FUNCTION shuffle_sweep() IS
-	'removes segment files that no table needs, of this database and of dropped ones, and returns how many; a crash leaves such files, and the first write after it removes them';
+	'removes segment files that no table needs, of this database and of dropped ones, and returns '
+	'how many; a crash leaves such files, and the first write after it removes them';
 
 CREATE FUNCTION shuffle_size(relation regclass)
 RETURNS bigint
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
 COMMENT ON FUNCTION shuffle_size(regclass) IS
-	'bytes in the segment files of a shuffle table';
+	'size of all segments of a shuffle table, in files and in the catalog, in bytes';
 
 CREATE FUNCTION shuffle_verify(relation regclass,
 	OUT file text, OUT partition int, OUT blocks bigint, OUT rows bigint, OUT error text)
@@ -637,7 +693,8 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME'
 LANGUAGE C STRICT VOLATILE PARALLEL SAFE COST 1000000;
 COMMENT ON FUNCTION shuffle_verify(regclass) IS
-	'recomputes checksums and structure of all files of a shuffle table; error is NULL for sound files';
+	'checks checksums and structure of all segments of a shuffle table; error is NULL for a sound '
+	'one';
 
 CREATE FUNCTION shuffle_compact(relation regclass,
 	OUT segments_before bigint, OUT segments_after bigint, OUT rows bigint,
@@ -645,4 +702,5 @@ CREATE FUNCTION shuffle_compact(relation regclass,
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE COST 1000000
 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION shuffle_compact(regclass) IS
-	'merges small segments of a shuffle table while it is being read and written; returns segments and bytes of the table before and after it, and how many rows were moved';
+	'merges small segments of a shuffle table while it is being read and written; returns '
+	'segments and bytes of the table before and after it, and how many rows were moved';

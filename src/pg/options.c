@@ -284,7 +284,9 @@ shuffle_options_check(const ShuffleOptions *options, bool stored)
 	if (options->method == SHUFFLE_SINGLE && options->partitions != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("method \"%s\" has one partition, not %d", method, options->partitions)));
+				 errmsg("method \"%s\" has one partition, not %d", method, options->partitions),
+				 errhint("Name key columns, or use method \"%s\".",
+						 shuffle_method_name(SHUFFLE_ROUND_ROBIN))));
 
 	if (method_has_keys(options->method) && options->nkeys == 0)
 		ereport(ERROR,
