@@ -48,9 +48,10 @@ typedef enum ShfCode
 typedef struct ShfError
 {
 	ShfCode code;
-	int		sys_errno;	  /* for SHF_ERR_IO, else 0 */
-	char	message[768]; /* one English sentence without trailing period;
-								 * names file and byte offset where there are any */
+	int		sys_errno; /* for SHF_ERR_IO, else 0 */
+
+	/* One English sentence without trailing period; names file and offset where there are any. */
+	char message[768];
 } ShfError;
 
 /* Fills err (if not NULL) and returns code. */
@@ -77,8 +78,7 @@ typedef enum ShfKind
 	SHF_UINT32,
 	SHF_FLOAT32,
 	SHF_FLOAT64,
-	SHF_DECIMAL128,		/* slot __int128 little-endian, 8-byte aligned; its low
-						 * half in a packed row if SHF_NARROW_DIGITS hold it */
+	SHF_DECIMAL128,		/* slot __int128, 8-byte aligned; see SHF_NARROW_DIGITS */
 	SHF_DATE32,			/* slot int32, days since 1970-01-01 */
 	SHF_TIME64_US,		/* slot int64, us since midnight, < 86400000000 */
 	SHF_TIMESTAMP_US,	/* slot int64, us since 1970-01-01, no time zone */
@@ -101,9 +101,9 @@ typedef enum ShfKind
  *					  UTF8/BINARY: uint32 length, bytes
  *					  LIST/STRUCT: the nested value as above
  */
-#define SHF_MAX_NESTING \
-	32 /* levels below a top-level column; arrow-rs and
-								 * Arrow C++ refuse more than about 60 */
+
+/* Levels below a top-level column; arrow-rs and Arrow C++ refuse more than about 60. */
+#define SHF_MAX_NESTING 32
 
 typedef struct ShfMeta
 {
@@ -164,7 +164,7 @@ extern const char *shf_meta_get(const ShfMeta *meta, int nmeta, const char *key)
 /* Totals over all fields, depth first: Arrow FieldNodes and Buffers of a batch. */
 extern void shf_schema_count(const ShfSchema *schema, int *nnodes, int *nbuffers);
 
-/* A Decimal128 of at most so many digits fits an int64. */
+/* A Decimal128 of at most so many digits fits an int64: its slot in a packed row is one. */
 #define SHF_NARROW_DIGITS 18
 
 /*
@@ -198,8 +198,7 @@ typedef struct ShfBytes
 /* One row on its way in.  Pointers in var must stay valid until append returns. */
 typedef struct ShfRow
 {
-	uint8_t	 *fixed; /* layout.fixed_bytes, 8-byte aligned; another
-								 * place after each append */
+	uint8_t	 *fixed; /* layout.fixed_bytes, 8-byte aligned; moves with each append */
 	ShfBytes *var;	 /* layout.nvar */
 } ShfRow;
 
@@ -239,8 +238,9 @@ typedef enum ShfCodecKind
 typedef struct ShfCodec
 {
 	ShfCodecKind kind;
-	int			 level; /* lz4: 1 = fast (default), 2..12 as the lz4 program
-								 * (3 and up is HC); zstd: ZSTD_minCLevel()..22 without 0 */
+
+	/* lz4: 1 = fast, 2..12 as the lz4 program (3 and up is HC); zstd: ZSTD_minCLevel()..22, not 0 */
+	int level;
 } ShfCodec;
 
 typedef enum ShfLayoutKind
@@ -335,29 +335,37 @@ typedef struct ShfExtent
 	uint64_t bytes;		/* message bytes of all its blocks */
 	uint64_t raw_bytes; /* Arrow body bytes before compression, padding included */
 	uint64_t rows;
-	uint64_t first_row; /* number of its first row in the segment, in
-								 * write order; file order for a log; for partition
-								 * files rows are numbered partition by partition */
+
+	/* Number of its first row in the segment: in file order, partition file by partition file. */
+	uint64_t first_row;
 } ShfExtent;
 
 typedef struct ShfSegment
 {
-	uint8_t					 id[16]; /* random; also in the files' schema metadata as
-								 * "shuffle:segment_id", 32 hex digits */
-	uint32_t				 number; /* the <n> of its path */
-	ShfLayoutKind			 layout;
-	uint64_t				 rows;
-	uint64_t				 bytes;		/* of all its files together */
-	uint64_t				 raw_bytes; /* sum over extents */
-	uint64_t				 blocks;
-	uint64_t				 files; /* 1, or how many partition files there are; 0: image */
-	uint32_t				 nextents;
-	ShfExtent				*extents;	   /* by partition, then offset; every extent has rows.
-									   * NULL: shf_segment_load_extents() reads them */
-	uint64_t				 index_offset; /* of them in the index file */
-	uint8_t					*image;		   /* the whole file where there is none, see inline_max */
-	const struct ShfMetrics *metrics;	   /* the writer's last segment: of the whole writer;
-										 * else NULL */
+	/* Random; also in the files' schema metadata as "shuffle:segment_id", 32 hex digits. */
+	uint8_t id[16];
+
+	uint32_t	  number; /* the <n> of its path */
+	ShfLayoutKind layout;
+	uint64_t	  rows;
+	uint64_t	  bytes;	 /* of all its files together */
+	uint64_t	  raw_bytes; /* sum over extents */
+	uint64_t	  blocks;
+	uint64_t	  files; /* 1, or how many partition files there are; 0: image */
+
+	/*
+	 * By partition, then offset; every extent has rows.  NULL: they begin at index_offset of
+	 * the index file, from where shf_segment_load_extents() reads them.
+	 */
+	uint32_t   nextents;
+	ShfExtent *extents;
+	uint64_t   index_offset;
+
+	/* The whole file where there is none, see inline_max; else NULL. */
+	uint8_t *image;
+
+	/* Of the whole writer, in its last segment; else NULL. */
+	const struct ShfMetrics *metrics;
 } ShfSegment;
 
 /*
@@ -473,13 +481,15 @@ typedef struct ShfReader ShfReader;
 /* One decoded Arrow array.  Pointers live until the batch reads another block. */
 typedef struct ShfColumn
 {
-	const ShfField	 *field;
-	int64_t			  length;
-	int64_t			  null_count;
-	const uint8_t	 *validity; /* bit = 1: present; NULL when there are no NULLs */
-	const int32_t	 *offsets;	/* length + 1 entries, checked: ascending and inside
-								 * data or child; NULL for fixed-width kinds */
-	const uint8_t	 *data;		/* values (BOOL: bitmap) or bytes */
+	const ShfField *field;
+	int64_t			length;
+	int64_t			null_count;
+	const uint8_t  *validity; /* bit = 1: present; NULL when there are no NULLs */
+
+	/* length + 1, checked: ascending, and inside data or child; NULL for fixed-width kinds */
+	const int32_t *offsets;
+
+	const uint8_t	 *data; /* values (BOOL: bitmap) or bytes */
 	int64_t			  data_bytes;
 	struct ShfColumn *children;
 } ShfColumn;

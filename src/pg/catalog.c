@@ -371,6 +371,12 @@ check_rewrite(const ShuffleStorage *storage, Snapshot snapshot)
 			 errhint("Retry the transaction.")));
 }
 
+Snapshot
+shuffle_latest_snapshot(void)
+{
+	return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE)));
+}
+
 /*
  * The server locks the tables of a statement before it takes the snapshot.  A table
  * that a function is told to read is locked later, perhaps after waiting for a rewrite:
@@ -384,7 +390,7 @@ shuffle_function_snapshot(Relation rel)
 
 	if (!IsolationUsesXactSnapshot() && IsMVCCSnapshot(snapshot) &&
 		rewritten_since(&storage, snapshot))
-		return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE)));
+		return shuffle_latest_snapshot();
 	return RegisterSnapshot(snapshot);
 }
 

@@ -107,8 +107,9 @@ lower_bound(const ShuffleSegmentRow *row, uint32 partition)
 	return lo;
 }
 
-ShfExtent *
-shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition, int *nextents)
+/* Those of one partition. */
+static ShfExtent *
+partition_extents(const ShuffleSegmentRow *row, uint32 partition, int *nextents)
 {
 	ShfExtent *extents;
 	int		   first;
@@ -149,7 +150,7 @@ shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row, const uint32 *p
 		for (int i = 0; i < npartitions; i++)
 		{
 			int		   nmore;
-			ShfExtent *more = shuffle_catalog_partition_extents(row, partitions[i], &nmore);
+			ShfExtent *more = partition_extents(row, partitions[i], &nmore);
 
 			if (nmore == 0)
 				continue;

@@ -15,12 +15,6 @@
 
 #include "read_state.h"
 
-Snapshot
-shuffle_latest_snapshot(void)
-{
-	return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_relid("shuffle_segment")));
-}
-
 /* SQL: shuffle_size(relation regclass) RETURNS bigint */
 PG_FUNCTION_INFO_V1(shuffle_size);
 

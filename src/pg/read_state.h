@@ -140,11 +140,6 @@ extern void shuffle_reading_pause(ShuffleReadState *state);
 /* The schema that all values are decoded from now: that of the current block's file. */
 extern const ShfSchema *shuffle_reading_schema(const ShuffleReadState *state);
 
-/* ------------------------------------------------------------ maintain.c */
-
-/* A registered snapshot of what is committed now, for sizes and estimates; works in workers. */
-extern Snapshot shuffle_latest_snapshot(void);
-
 /* ------------------------------------------------------------ catalog.c */
 
 /* Totals over the segments that are in sight. */

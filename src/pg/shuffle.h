@@ -341,6 +341,13 @@ extern void shuffle_xact_own_files(const char *dir, const char *prefix, SubTrans
  */
 extern void shuffle_sweep_if_needed(void);
 
+/* ------------------------------------------------------------ extension.c */
+
+extern bool shuffle_extension_exists(void);
+
+/* Oid of a relation of the extension by name; error if the extension is missing. */
+extern Oid shuffle_catalog_relid(const char *name);
+
 /* ------------------------------------------------------------ catalog.c */
 
 /* One row of shuffle_segment; extents stay in the table until asked for. */
@@ -367,10 +374,6 @@ typedef struct ShuffleSegmentRow
 
 #define SHUFFLE_MAX_SEGMENTS (1 << 20) /* per storage; see shuffle_tid_encode() */
 
-/* Oid of an object of ours by name, in the extension's schema; error if the extension is missing. */
-extern Oid	shuffle_catalog_relid(const char *name);
-extern bool shuffle_extension_exists(void);
-
 /*
  * Publishes a segment: inserts the row as if by command cid of the current
  * subtransaction, which must have a transaction id in parallel mode.  It gets row->number
@@ -393,6 +396,9 @@ extern List *shuffle_catalog_segments(const ShuffleStorage *storage, Snapshot sn
  */
 extern Snapshot shuffle_function_snapshot(Relation rel);
 
+/* A registered snapshot of what is committed now, for sizes and estimates; works in workers. */
+extern Snapshot shuffle_latest_snapshot(void);
+
 /* One segment, or NULL. */
 extern ShuffleSegmentRow *
 shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot snapshot);
@@ -405,11 +411,10 @@ extern bool shuffle_catalog_delete(const ShuffleStorage *storage, List **roots);
 /* All extents, by partition and offset; palloc'd (huge allowed). */
 extern ShfExtent *shuffle_catalog_extents(const ShuffleSegmentRow *row);
 
-/* Those of one partition, found by binary search over slices of the stored value. */
-extern ShfExtent *
-shuffle_catalog_partition_extents(const ShuffleSegmentRow *row, uint32 partition, int *nextents);
-
-/* Those of several ascending partitions, by partition and offset; NULL if there are none. */
+/*
+ * Those of several ascending partitions, by partition and offset, found by binary search over
+ * slices of the stored value.  May be NULL if there are none.
+ */
 extern ShfExtent *
 shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row, const uint32 *partitions,
 								   int npartitions, int *nextents);
@@ -453,8 +458,7 @@ typedef struct ShuffleWriteSpec
 	Oid	   relid;	 /* whose progress is reported; InvalidOid: nobody's */
 	int	   leader;	 /* process that has begun to report it; 0: the writer does */
 	int	   progress; /* the leader's token */
-	uint64 begun;	 /* shf_clock() when rows were first asked for; 0: with the
-								 * writer */
+	uint64 begun;	 /* shf_clock() when rows were first asked for; 0: as it is made */
 } ShuffleWriteSpec;
 
 /* Largest inline_max: the most that shuffle_setting_inline_bytes allows. */
@@ -535,9 +539,8 @@ extern void shuffle_place_drop_index(const ShufflePlace *place, uint32 writer);
 
 /*
  * Inserts the catalog row of a finished segment, whose extents may be in the index file.
- * routing is options as text with
- * attnums; number is the segment's, or -1 for a new one; cid is the command that its rows
- * were inserted by.
+ * routing is options as text with attnums; number is the segment's, or -1 for a new one; cid
+ * is the command that its rows were inserted by.
  */
 extern void
 shuffle_publish(const ShufflePlace *place, const ShuffleOptions *options, const char *routing,

@@ -12,9 +12,7 @@
 
 /* ---- settings that the text form of a type depends on (bits) */
 
-#define SHUFFLE_SET_FORMAT \
-	0x01						  /* dates, intervals, floats, bytea, time zone,
-										 * no notices */
+#define SHUFFLE_SET_FORMAT	 0x01 /* dates, intervals, floats, bytea, time zone, notices */
 #define SHUFFLE_SET_MONETARY 0x02 /* lc_monetary */
 #define SHUFFLE_SET_PATH	 0x04 /* search_path */
 #define SHUFFLE_SET_ALL		 0x07
