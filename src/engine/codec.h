@@ -29,14 +29,14 @@ extern ShfCode shf_codec_check(ShfCodec codec, ShfError *err);
 /* Most bytes that one frame (stored or not) of len bytes takes. */
 extern size_t shf_frame_bound(ShfCodecKind kind, size_t len);
 
-/* Does this codec treat arrays of 4-, 8- and 16-byte values apart from other bytes? */
+/* Has this codec a quicker way for arrays of 4-, 8- and 16-byte values? */
 extern bool shf_compresses_values(ShfCodec codec);
 
 /*
  * Compresses len > 0 bytes into one frame at dst.  *written is the frame's size, or
  * 0 when it would not have been smaller than len (dst is then garbage).
- * cap >= shf_frame_bound().  width 4, 8 or 16: an array of such values, to be searched
- * value by value if the codec does that; 0: bytes.
+ * cap >= shf_frame_bound().  width 4, 8 or 16: an array of such values, in the quicker way
+ * if the codec has one; 0: bytes.
  */
 extern ShfCode shf_compress_frame(ShfCompressor *c, const void *src, size_t len, unsigned width,
 								  void *dst, size_t cap, size_t *written, ShfError *err);

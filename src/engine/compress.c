@@ -20,7 +20,7 @@
 static size_t
 least_gain(ShfCodec codec, size_t len)
 {
-	return len / (shf_compresses_values(codec) ? 4 : 32);
+	return len / (codec.kind == SHF_CODEC_LZ4 && shf_compresses_values(codec) ? 4 : 32);
 }
 
 static void
@@ -30,7 +30,7 @@ decide(ShfHistory *history, ShfWay way)
 	history->left = way == SHF_WAY_STORE ? KEEP_STORED : KEEP_WAY;
 }
 
-/* Tries both ways.  Values win if they are at most an eighth larger: they are faster. */
+/* Tries both ways.  The quicker one of values wins if it is at most an eighth larger. */
 static ShfCode
 trial(ShfCompressor *c, ShfCodec codec, ShfHistory *history, const uint8_t *src, size_t len,
 	  unsigned width, uint8_t *dst, size_t *written, ShfError *err)

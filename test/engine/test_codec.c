@@ -209,18 +209,23 @@ check_codec(ShfCodec codec, size_t largest)
 		uint8_t *raw[2] = {make_text(len), make_noise(len)};
 		uint8_t *frame = malloc(cap);
 
-		/* Noise in between: a state that failed must serve the next buffer. */
-		for (int j = 0; len <= largest && j < 2; j++)
+		/*
+		 * Noise in between: a state that failed must serve the next buffer.  As bytes and
+		 * as values, which need not be smaller where there are none.
+		 */
+		for (int j = 0; len <= largest && j < 4; j++)
 		{
-			size_t written;
+			unsigned	   width = j < 2 ? 0 : 4;
+			const uint8_t *src = raw[j % 2];
+			size_t		   written;
 
-			CHECK_OK(shf_compress_frame(c, raw[j], len, 0, frame, cap, &written, &err));
+			CHECK_OK(shf_compress_frame(c, src, len, width, frame, cap, &written, &err));
 			CHECK(written < len);
-			CHECK(j == 0 ? written > 0 || len < 1000 : written == 0);
+			CHECK(j % 2 == 0 ? written > 0 || len < 1000 || width > 0 : written == 0);
 			if (written > 0)
 			{
-				check_foreign(codec.kind, frame, written, raw[j], len);
-				check_ours(d, codec.kind, frame, written, raw[j], len);
+				check_foreign(codec.kind, frame, written, src, len);
+				check_ours(d, codec.kind, frame, written, src, len);
 			}
 		}
 		free(raw[0]);
@@ -508,6 +513,7 @@ test_compressor_memory(void)
 			continue;
 		CHECK_OK(shf_compressor_create(&c, codec, &err));
 		CHECK_OK(shf_compress_frame(c, raw, some, 0, frame, cap, &written, &err));
+		CHECK_OK(shf_compress_frame(c, raw, some, 4, frame, cap, &written, &err));
 		CHECK_OK(shf_compress_stream(c, raw, some, append, &out, &err));
 		CHECK(shf_compressor_held(c) <= shf_compressor_memory(codec));
 		free(out.data);

@@ -1,7 +1,7 @@
 /*
  * test_lz4_values.c
  *	  Blocks made by lz4_values.c are read by liblz4, fit where they must, and shrink
- *	  what can shrink; what history does to buffers.
+ *	  what can shrink; what the quicker ways of buffers cost, and what history does.
  */
 #include "harness.h"
 
@@ -9,6 +9,7 @@
 #include "../../src/engine/lz4_values.h"
 
 #include <lz4.h>
+#include <zstd.h>
 
 /* Values of several shapes: number them, and the next call makes another mixture. */
 static void
@@ -114,37 +115,57 @@ test_round_trips(void)
 	free(state);
 }
 
-/* Whatever the data, at most an eighth larger than what liblz4 makes of it. */
+static size_t
+usual_size(ShfCodec codec, const uint8_t *data, size_t len, uint8_t *packed)
+{
+	if (codec.kind == SHF_CODEC_ZSTD)
+		return ZSTD_compress(packed, ZSTD_compressBound(len), data, len, codec.level);
+	return (size_t) LZ4_compress_default((const char *) data, (char *) packed, (int) len,
+										 (int) (2 * len));
+}
+
+/* Whatever the data, at most an eighth larger than what the library makes of it. */
 static void
 test_size(void)
 {
 	static const unsigned widths[] = {4, 8, 16};
-	ShfCodec			  codec = {SHF_CODEC_LZ4, 1};
-	size_t				  len = 64000;
-	uint8_t				 *data = malloc(len);
-	uint8_t				 *packed = malloc(2 * len);
-	ShfCompressor		 *c;
-
-	CHECK_OK(shf_compressor_create(&c, codec, &err));
-	for (int w = 0; w < 3; w++)
+	static const struct
 	{
+		ShfCodec codec;
+		size_t	 least; /* stored unless it loses one part in so many */
+	} cases[] = {{{SHF_CODEC_LZ4, 1}, 4}, {{SHF_CODEC_ZSTD, 1}, 32}};
+	size_t	 len = 64000;
+	uint8_t *data = malloc(len);
+	uint8_t *packed = malloc(2 * len);
+
+	for (int i = 0; i < 6; i++)
+	{
+		ShfCodec	   codec = cases[i / 3].codec;
+		unsigned	   width = widths[i % 3];
+		ShfCompressor *c;
+		int			   quick = 0;
+
+		CHECK_OK(shf_compressor_create(&c, codec, &err));
 		for (int shape = 0; shape < 8; shape++)
 		{
 			ShfBufferHistory history = {0};
 			size_t			 written;
 			size_t			 other;
 
-			fill(data, len, widths[w], shape);
-			CHECK_OK(shf_compress_buffer(c, codec, &history, data, len, widths[w], packed, &written,
-										 &err));
-			other = (size_t) LZ4_compress_default((char *) data, (char *) packed, (int) len,
-												  (int) (2 * len));
-			if (written == 0 ? other < len - len / 8 : written > other + other / 8 + 32)
-				FAIL("width %u, shape %d: %zu bytes instead of %zu", widths[w], shape, written,
-					 other);
+			fill(data, len, width, shape);
+			CHECK_OK(
+				shf_compress_buffer(c, codec, &history, data, len, width, packed, &written, &err));
+			quick += history.large.way == SHF_WAY_VALUES;
+			other = usual_size(codec, data, len, packed);
+			if (written == 0 ? other < len - len / cases[i / 3].least :
+							   written > other + other / 8 + 32)
+				FAIL("codec %d, width %u, shape %d: %zu bytes instead of %zu", codec.kind, width,
+					 shape, written, other);
 		}
+		CHECK(quick > 0);
+		CHECK(shf_compressor_held(c) <= shf_compressor_memory(codec));
+		shf_compressor_free(c);
 	}
-	shf_compressor_free(c);
 	free(data);
 	free(packed);
 }
