@@ -11,7 +11,8 @@
 # and removes the directory.
 
 set -euo pipefail
-export LC_ALL=C.UTF-8
+# PostgreSQL's Perl modules drop LC_ALL: what is left then is LANG
+export LC_ALL=C.UTF-8 LANG=C.UTF-8
 # PGHOST and the like must not lead us to another server
 for name in "${!PG@}"; do
   case $name in PG_MAJOR | PG_CONFIG | PG_SOURCE) ;; *) unset "$name" ;; esac
