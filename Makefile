@@ -26,6 +26,7 @@ ENGINE_OBJS = \
 	src/engine/lz4_values.o \
 	src/engine/nested.o \
 	src/engine/output.o \
+	src/engine/output_file.o \
 	src/engine/output_log.o \
 	src/engine/output_parts.o \
 	src/engine/output_stream.o \

@@ -165,8 +165,8 @@ shf_batch_clear(ShfBatch *b)
 void
 shf_batch_buffer(const ShfBatch *b, int i, uint64_t *offset, uint64_t *len)
 {
-	*offset = (uint64_t) shf_get64(b->header.buffers + 16 * (size_t) i);
-	*len = (uint64_t) shf_get64(b->header.buffers + 16 * (size_t) i + 8);
+	*offset = shf_load64(b->header.buffers + 16 * (size_t) i);
+	*len = shf_load64(b->header.buffers + 16 * (size_t) i + 8);
 }
 
 ShfCode
@@ -265,7 +265,7 @@ shf_batch_stored(const ShfBatch *b, int i, const uint8_t **data, uint64_t *store
 	if (len < PREFIX_BYTES)
 		return shf_batch_corrupt(b, err, "compressed buffer %d has only %llu bytes", i,
 								 (unsigned long long) len);
-	*raw = shf_get64(*data);
+	*raw = (int64_t) shf_load64(*data);
 	*data += PREFIX_BYTES;
 	*stored = len - PREFIX_BYTES;
 	if (*raw == RAW_LENGTH)

@@ -65,7 +65,7 @@ lz4_put_header(uint8_t *dst, size_t len, size_t *block)
 
 	while (i < LZ4_NDESCRIPTORS - 1 && lz4_descriptors[i].block < len)
 		i++;
-	put32(dst, LZ4F_MAGICNUMBER);
+	shf_store32(dst, LZ4F_MAGICNUMBER);
 	dst[4] = LZ4_FLG;
 	dst[5] = lz4_descriptors[i].bd;
 	dst[6] = lz4_descriptors[i].hc;
@@ -267,10 +267,10 @@ lz4_put_block(ShfCompressor *c, const uint8_t *src, size_t len, uint8_t *dst)
 
 	if (got > 0)
 	{
-		put32(dst, (uint32_t) got);
+		shf_store32(dst, (uint32_t) got);
 		return 4 + got;
 	}
-	put32(dst, (uint32_t) len | LZ4_STORED);
+	shf_store32(dst, (uint32_t) len | LZ4_STORED);
 	memcpy(dst + 4, src, len);
 	return 4 + len;
 }
@@ -301,7 +301,7 @@ lz4_frame(ShfCompressor *c, const uint8_t *in, size_t len, unsigned width, uint8
 			got = lz4_block(c, in, len, out + used + 4, len - frame - 1);
 		if (got == 0)
 			return;
-		put32(out + used, (uint32_t) got);
+		shf_store32(out + used, (uint32_t) got);
 		used += 4 + got;
 	}
 	else
@@ -309,7 +309,7 @@ lz4_frame(ShfCompressor *c, const uint8_t *in, size_t len, unsigned width, uint8
 		for (size_t at = 0; at < len; at += block)
 			used += lz4_put_block(c, in + at, len - at < block ? len - at : block, out + used);
 	}
-	put32(out + used, 0);
+	shf_store32(out + used, 0);
 	used += LZ4_END_BYTES;
 	if (used < len)
 		*written = used;
@@ -360,20 +360,20 @@ shf_store_frame(ShfCodecKind kind, const void *src, size_t len, void *dst)
 		{
 			size_t n = len - at < block ? len - at : block;
 
-			put32(out, (uint32_t) n | LZ4_STORED);
+			shf_store32(out, (uint32_t) n | LZ4_STORED);
 			memcpy(out + 4, in + at, n);
 			out += 4 + n;
 		}
-		put32(out, 0);
+		shf_store32(out, 0);
 		return (size_t) (out + LZ4_END_BYTES - (uint8_t *) dst);
 	}
 
 	/* Single segment, so without window descriptor; content size in 4 or 8 bytes. */
-	put32(out, ZSTD_MAGICNUMBER);
+	shf_store32(out, ZSTD_MAGICNUMBER);
 	if (len <= UINT32_MAX)
 	{
 		out[4] = 2 << 6 | 1 << 5;
-		put32(out + 5, (uint32_t) len);
+		shf_store32(out + 5, (uint32_t) len);
 		out += 9;
 	}
 	else
@@ -417,7 +417,7 @@ lz4_stream(ShfCompressor *c, const uint8_t *src, size_t len, ShfEmit emit, void 
 	}
 	if (code != SHF_OK)
 		return code;
-	put32(small, 0);
+	shf_store32(small, 0);
 	return emit(arg, small, LZ4_END_BYTES, err);
 }
 

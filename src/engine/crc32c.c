@@ -13,7 +13,7 @@
  */
 #include "crc32c.h"
 
-#include <string.h>
+#include "bytes.h"
 
 #define POLY 0x82F63B78u /* Castagnoli, reflected */
 
@@ -76,10 +76,8 @@ crc_table(uint32_t reg, const uint8_t *p, size_t len)
 {
 	while (len >= 8)
 	{
-		uint64_t v;
+		uint64_t v = shf_load64(p) ^ reg;
 
-		memcpy(&v, p, 8);
-		v ^= reg;
 		reg = slices[7][v & 0xFF] ^ slices[6][(v >> 8) & 0xFF] ^ slices[5][(v >> 16) & 0xFF] ^
 			slices[4][(v >> 24) & 0xFF] ^ slices[3][(v >> 32) & 0xFF] ^
 			slices[2][(v >> 40) & 0xFF] ^ slices[1][(v >> 48) & 0xFF] ^ slices[0][v >> 56];
@@ -99,15 +97,6 @@ crc_table(uint32_t reg, const uint8_t *p, size_t len)
 #include <immintrin.h>
 
 #define TARGET __attribute__((target("sse4.2,pclmul")))
-
-static inline TARGET uint64_t
-load64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, 8);
-	return v;
-}
 
 /*
  * The unreduced product reg * k.  Reading its 64 bits as a polynomial adds a factor x
@@ -135,9 +124,9 @@ crc_lanes(uint32_t reg, const uint8_t **pp, size_t *len, size_t n, uint32_t k1, 
 
 		for (size_t i = 0; i < n; i += 8)
 		{
-			a = _mm_crc32_u64(a, load64(p + i));
-			b = _mm_crc32_u64(b, load64(p + n + i));
-			c = _mm_crc32_u64(c, load64(p + 2 * n + i));
+			a = _mm_crc32_u64(a, shf_load64(p + i));
+			b = _mm_crc32_u64(b, shf_load64(p + n + i));
+			c = _mm_crc32_u64(c, shf_load64(p + 2 * n + i));
 		}
 		reg = (uint32_t) (_mm_crc32_u64(0, clmul(a, k2) ^ clmul(b, k1)) ^ c);
 		p += 3 * n;
@@ -158,7 +147,7 @@ crc_hardware(uint32_t reg, const uint8_t *p, size_t len)
 	reg = crc_lanes(reg, &p, &len, 64, 0x9E4ADDF8, 0x0D3B6092);
 	r = reg;
 	for (; len >= 8; p += 8, len -= 8)
-		r = _mm_crc32_u64(r, load64(p));
+		r = _mm_crc32_u64(r, shf_load64(p));
 	for (reg = (uint32_t) r; len > 0; len--)
 		reg = _mm_crc32_u8(reg, *p++);
 	return reg;

@@ -204,8 +204,8 @@ check_decimals(const ShfBatch *b, const ShfColumn *c, ShfError *err)
 			limit *= 10;
 		for (int64_t i = 0; i < c->length; i++)
 		{
-			int64_t lo = shf_get64(c->data + 16 * i);
-			int64_t hi = shf_get64(c->data + 16 * i + 8);
+			int64_t lo = (int64_t) shf_load64(c->data + 16 * i);
+			int64_t hi = (int64_t) shf_load64(c->data + 16 * i + 8);
 
 			/* -limit < lo < limit, and hi is nothing but its sign */
 			wrong |= (uint64_t) (hi ^ (lo >> 63));

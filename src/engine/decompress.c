@@ -59,7 +59,7 @@ lz4_decompress_ours(const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len
 	size_t done = 0;
 
 	*ours = false;
-	if (len < LZ4_HEADER_BYTES + LZ4_END_BYTES || get32(src) != LZ4F_MAGICNUMBER ||
+	if (len < LZ4_HEADER_BYTES + LZ4_END_BYTES || shf_load32(src) != LZ4F_MAGICNUMBER ||
 		src[4] != LZ4_FLG)
 		return SHF_OK;
 	for (size_t i = 0; i < LZ4_NDESCRIPTORS; i++)
@@ -79,7 +79,7 @@ lz4_decompress_ours(const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len
 
 		if (len - at < 4)
 			return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame ends early");
-		header = get32(src + at);
+		header = shf_load32(src + at);
 		at += 4;
 		if (header == 0)
 			break;
@@ -167,7 +167,8 @@ zstd_decompress(ShfDecompressor *d, const uint8_t *src, size_t len, uint8_t *dst
 	}
 
 	/* ZSTD_decompressDCtx() accepts several frames in a row and skippable ones. */
-	if (len < 4 || get32(src) != ZSTD_MAGICNUMBER || ZSTD_findFrameCompressedSize(src, len) != len)
+	if (len < 4 || shf_load32(src) != ZSTD_MAGICNUMBER ||
+		ZSTD_findFrameCompressedSize(src, len) != len)
 		return shf_error(err, SHF_ERR_CORRUPT, "not one zstd frame of %zu bytes", len);
 	got = ZSTD_decompressDCtx(d->zstd, dst, raw_len, src, len);
 	if (ZSTD_isError(got))

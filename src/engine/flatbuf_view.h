@@ -9,6 +9,7 @@
 #ifndef SHF_FLATBUF_VIEW_H
 #define SHF_FLATBUF_VIEW_H
 
+#include "bytes.h"
 #include "shf.h"
 
 typedef struct FbParser
@@ -16,7 +17,7 @@ typedef struct FbParser
 	const uint8_t *buf;
 	size_t		   len;
 	ShfError	  *err;
-	size_t		   fields_left; /* see the head of the file */
+	size_t		   fields_left; /* see flatbuf_parse.c */
 	size_t		   text_left;
 } FbParser;
 
@@ -52,19 +53,13 @@ fb_get16(const FbParser *p, size_t pos)
 static inline uint32_t
 fb_get32(const FbParser *p, size_t pos)
 {
-	uint32_t v;
-
-	memcpy(&v, p->buf + pos, 4);
-	return v;
+	return shf_load32(p->buf + pos);
 }
 
 static inline int64_t
 fb_get64(const FbParser *p, size_t pos)
 {
-	int64_t v;
-
-	memcpy(&v, p->buf + pos, 8);
-	return v;
+	return (int64_t) shf_load64(p->buf + pos);
 }
 
 static inline ShfCode

@@ -13,7 +13,8 @@
 #include <lz4frame.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "bytes.h"
 
 #define LZ4_HEADER_BYTES 7 /* magic number and descriptor */
 #define LZ4_END_BYTES	 4
@@ -35,20 +36,5 @@ static const struct
 };
 
 #define LZ4_NDESCRIPTORS (sizeof(lz4_descriptors) / sizeof(lz4_descriptors[0]))
-
-static inline void
-put32(uint8_t *p, uint32_t v)
-{
-	memcpy(p, &v, 4);
-}
-
-static inline uint32_t
-get32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, 4);
-	return v;
-}
 
 #endif

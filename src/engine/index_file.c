@@ -20,29 +20,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static ShfCode
-write_all(int fd, const char *path, const void *data, size_t len, ShfError *err)
-{
-	const uint8_t *p = data;
-
-	while (len > 0)
-	{
-		ssize_t n = write(fd, p, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-		{
-			if (n == 0)
-				errno = ENOSPC;
-			return shf_error_errno(err, "could not write to file \"%s\"", path);
-		}
-		p += n;
-		len -= (size_t) n;
-	}
-	return SHF_OK;
-}
-
 /* Appends the extents of every segment that has them in memory. */
 static ShfCode
 append_extents(ShfOutput *out, int fd, const char *path, ShfError *err)
@@ -55,7 +32,7 @@ append_extents(ShfOutput *out, int fd, const char *path, ShfError *err)
 
 		if (segment->extents == NULL || segment->image != NULL)
 			continue;
-		code = write_all(fd, path, segment->extents, bytes, err);
+		code = shf_write_all(fd, path, segment->extents, bytes, -1, err);
 		if (code != SHF_OK)
 			return code;
 		free(segment->extents);

@@ -16,7 +16,8 @@
 #include "lz4_values.h"
 
 #include <stdbool.h>
-#include <string.h>
+
+#include "bytes.h"
 
 #define MIN_MATCH	 4
 #define MATCH_MARGIN 12
@@ -27,24 +28,6 @@
 
 /* Numbers of values must not wrap around within a buffer. */
 #define MAX_BASE (UINT32_C(1) << 31)
-
-static inline uint32_t
-load32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint64_t
-load64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
 
 static inline uint8_t *
 put_length(uint8_t *op, size_t rest)
@@ -59,14 +42,14 @@ put_length(uint8_t *op, size_t rest)
 static inline uint64_t
 load_low(const uint8_t *p, const unsigned width)
 {
-	return width == 4 ? load32(p) : load64(p);
+	return width == 4 ? shf_load32(p) : shf_load64(p);
 }
 
 static inline bool
 same_value(const uint8_t *a, const uint8_t *b, const unsigned width)
 {
 	if (width == 16)
-		return ((load64(a) ^ load64(b)) | (load64(a + 8) ^ load64(b + 8))) == 0;
+		return ((shf_load64(a) ^ shf_load64(b)) | (shf_load64(a + 8) ^ shf_load64(b + 8))) == 0;
 	return load_low(a, width) == load_low(b, width);
 }
 
@@ -138,8 +121,9 @@ compress_values(ShfLz4Values *state, const uint8_t *src, const size_t len, const
 			steps = base + i - *entry;
 			*entry = base + i;
 			if (steps > i || steps > max_steps ||
-				load64(value - (size_t) steps * width) >> (8 * skip) != tail ||
-				(width == 16 && load64(value + 8) != load64(value + 8 - (size_t) steps * width)))
+				shf_load64(value - (size_t) steps * width) >> (8 * skip) != tail ||
+				(width == 16 &&
+				 shf_load64(value + 8) != shf_load64(value + 8 - (size_t) steps * width)))
 			{
 				i++;
 				continue;

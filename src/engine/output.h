@@ -21,6 +21,8 @@
 #ifndef SHF_OUTPUT_H
 #define SHF_OUTPUT_H
 
+#include <sys/types.h>
+
 #include "account.h"
 #include "codec.h"
 #include "flatbuf.h"
@@ -53,7 +55,7 @@ struct ShfLargeBlock
 
 typedef struct ShfOutputOps
 {
-	/* Allocates out->state, if the implementation has any; creates no file. */
+	/* Allocates out->state; creates no file.  NULL if the implementation has no state. */
 	ShfCode (*open)(ShfOutput *out, ShfError *err);
 
 	/* Makes the current destination the right one for a block of so many rows and bytes. */
@@ -63,19 +65,16 @@ typedef struct ShfOutputOps
 	/* Records a block whose message begins at offset of the current destination. */
 	ShfCode (*add_block)(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError *err);
 
-	/* All blocks of a run have been put. */
-	ShfCode (*end_run)(ShfOutput *out, ShfError *err);
-
 	/* Closes all descriptors; files that are not complete are opened again later. */
 	ShfCode (*rest)(ShfOutput *out, ShfError *err);
 
-	/* Completes the open segment early: the next block begins another one. */
+	/* Completes the open segment early: the next block begins another one.  Not of a stream. */
 	ShfCode (*end_segment)(ShfOutput *out, ShfError *err);
 
 	/* Completes what is open. */
 	ShfCode (*finish)(ShfOutput *out, ShfError *err);
 
-	/* Closes descriptors and frees out->state, at any time. */
+	/* Closes its own descriptors and frees out->state, at any time.  NULL: has neither. */
 	void (*abort)(ShfOutput *out);
 } ShfOutputOps;
 
@@ -152,6 +151,7 @@ extern ShfCode shf_output_reserve(ShfOutput *out, uint32_t partition, uint32_t r
 								  uint8_t **at, ShfError *err);
 extern ShfCode shf_output_put(ShfOutput *out, const ShfBlock *block, ShfError *err);
 extern ShfCode shf_output_put_large(ShfOutput *out, ShfLargeBlock *large, ShfError *err);
+
 /* Closes descriptors and gives back the write buffer until it is needed again. */
 extern ShfCode shf_output_rest(ShfOutput *out, ShfError *err);
 
@@ -195,6 +195,16 @@ extern ShfCode shf_output_flush(ShfOutput *out, ShfError *err);
 /* So many bytes are about to be written, or kept as an image: fails above the limit. */
 extern ShfCode shf_output_count(ShfOutput *out, size_t len, ShfError *err);
 
+/*
+ * Writes to a file at an offset, or, if at is negative, where its descriptor is.  path is for
+ * messages.
+ */
+extern ShfCode
+shf_write_all(int fd, const char *path, const void *data, size_t len, off_t at, ShfError *err);
+
+/* Creates the file at out->path and opens it as out->fd. */
+extern ShfCode shf_file_open_new(ShfOutput *out, ShfError *err);
+
 /* Opens a new file as the current destination and writes the segment's leader. */
 extern ShfCode shf_file_create(ShfOutput *out, char *path, ShfError *err);
 
@@ -204,9 +214,7 @@ extern ShfCode shf_file_begin(ShfOutput *out, char *path, ShfError *err);
 /* Opens the file at path, which has so many bytes, for appending. */
 extern ShfCode shf_file_reopen(const char *path, uint64_t bytes, int *fd, ShfError *err);
 
-/*
- * Asks for descriptors when none is held; the answer is between 1 and max_open_files.
- */
+/* Asks for descriptors when none is held; the answer is between 1 and max_open_files. */
 extern int shf_output_ask_files(const ShfOutput *out);
 
 /* Writes end of stream and footer, made from positions, to the current file. */
@@ -231,8 +239,9 @@ extern ShfCode shf_sync_directory(ShfOutput *out, const char *path, ShfError *er
  */
 extern ShfCode shf_write_back(ShfOutput *out, uint64_t before, uint64_t after, ShfError *err);
 
-/* fsync(), timed. */
+/* fsync() and syncfs(), timed. */
 extern int shf_fsync(ShfOutput *out, int fd);
+extern int shf_syncfs(ShfOutput *out, int fd);
 
 /* malloc'd text; NULL when out of memory. */
 extern char *shf_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -13,14 +13,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static ShfCode
-log_open(ShfOutput *out, ShfError *err)
-{
-	(void) out;
-	(void) err;
-	return SHF_OK;
-}
-
 /* Makes the segment's image of the write buffer, which holds all of the file. */
 static ShfCode
 take_image(ShfOutput *out, ShfError *err)
@@ -128,14 +120,6 @@ log_add_block(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError *
 }
 
 static ShfCode
-log_end_run(ShfOutput *out, ShfError *err)
-{
-	(void) out;
-	(void) err;
-	return SHF_OK;
-}
-
-static ShfCode
 log_rest(ShfOutput *out, ShfError *err)
 {
 	ShfCode code = SHF_OK;
@@ -167,19 +151,10 @@ log_finish(ShfOutput *out, ShfError *err)
 	return code;
 }
 
-static void
-log_abort(ShfOutput *out)
-{
-	(void) out;
-}
-
 const ShfOutputOps shf_output_log_ops = {
-	.open = log_open,
 	.open_block = log_open_block,
 	.add_block = log_add_block,
-	.end_run = log_end_run,
 	.rest = log_rest,
 	.end_segment = log_end_segment,
 	.finish = log_finish,
-	.abort = log_abort,
 };

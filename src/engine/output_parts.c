@@ -296,6 +296,17 @@ begin_segment(ShfOutput *out, ShfError *err)
 	return SHF_OK;
 }
 
+/* All files of the segment at once. */
+static ShfCode
+sync_segment(ShfOutput *out, ShfError *err)
+{
+	PartState *state = out->state;
+
+	if (shf_syncfs(out, state->directory_fd) < 0)
+		return shf_error_errno(err, "could not sync directory \"%s\"", state->directory);
+	return SHF_OK;
+}
+
 /* Completes the file of partition p and adds its extent. */
 static ShfCode
 complete_file(ShfOutput *out, uint32_t p, uint64_t first_row, bool sync, ShfError *err)
@@ -375,14 +386,9 @@ end_segment(ShfOutput *out, ShfError *err)
 		return code;
 
 	if (whole)
-	{
-		uint64_t begun = shf_clock();
-		int		 result = syncfs(state->directory_fd);
-
-		out->account->sync_ns += shf_clock() - begun;
-		if (result < 0)
-			return shf_error_errno(err, "could not sync directory \"%s\"", state->directory);
-	}
+		code = sync_segment(out, err);
+	if (code != SHF_OK)
+		return code;
 	if (state->directory_fd >= 0)
 		close(state->directory_fd);
 	state->directory_fd = -1;
@@ -457,14 +463,6 @@ parts_end_segment(ShfOutput *out, ShfError *err)
 	return code;
 }
 
-static ShfCode
-parts_end_run(ShfOutput *out, ShfError *err)
-{
-	(void) out;
-	(void) err;
-	return SHF_OK;
-}
-
 /* Files written to after a rest are synced one by one. */
 static ShfCode
 parts_rest(ShfOutput *out, ShfError *err)
@@ -476,8 +474,10 @@ parts_rest(ShfOutput *out, ShfError *err)
 		code = close_latest(out, err);
 	if (code == SHF_OK && state->directory_fd >= 0)
 	{
-		if (state->closed_unsynced && syncfs(state->directory_fd) < 0)
-			return shf_error_errno(err, "could not sync directory \"%s\"", state->directory);
+		if (state->closed_unsynced)
+			code = sync_segment(out, err);
+		if (code != SHF_OK)
+			return code;
 		state->closed_unsynced = false;
 		close(state->directory_fd);
 		state->directory_fd = -1;
@@ -523,7 +523,6 @@ const ShfOutputOps shf_output_parts_ops = {
 	.open = parts_open,
 	.open_block = parts_open_block,
 	.add_block = parts_add_block,
-	.end_run = parts_end_run,
 	.rest = parts_rest,
 	.end_segment = parts_end_segment,
 	.finish = parts_finish,

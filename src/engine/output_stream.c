@@ -8,14 +8,6 @@
 #include "output.h"
 
 static ShfCode
-stream_open(ShfOutput *out, ShfError *err)
-{
-	(void) out;
-	(void) err;
-	return SHF_OK;
-}
-
-static ShfCode
 stream_start(ShfOutput *out, ShfError *err)
 {
 	ShfCode code;
@@ -48,14 +40,6 @@ stream_add_block(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfErro
 }
 
 static ShfCode
-stream_end_run(ShfOutput *out, ShfError *err)
-{
-	(void) out;
-	(void) err;
-	return SHF_OK;
-}
-
-static ShfCode
 stream_rest(ShfOutput *out, ShfError *err)
 {
 	return shf_output_flush(out, err);
@@ -73,18 +57,9 @@ stream_finish(ShfOutput *out, ShfError *err)
 	return code == SHF_OK ? shf_output_flush(out, err) : code;
 }
 
-static void
-stream_abort(ShfOutput *out)
-{
-	(void) out;
-}
-
 const ShfOutputOps shf_output_stream_ops = {
-	.open = stream_open,
 	.open_block = stream_open_block,
 	.add_block = stream_add_block,
-	.end_run = stream_end_run,
 	.rest = stream_rest,
 	.finish = stream_finish,
-	.abort = stream_abort,
 };

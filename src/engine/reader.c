@@ -26,15 +26,6 @@
 #define AHEAD_SMALL	 (8 * 1024)	 /* behind a larger one: its header */
 #define AHEAD_FIRST	 (16 * 1024)
 
-static inline uint32_t
-get32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, 4);
-	return v;
-}
-
 /* ---------------------------------------------------------------- source */
 
 static ShfCode
@@ -142,8 +133,8 @@ read_schema(ShfReader *r, ShfError *err)
 		return code;
 	if (memcmp(p, SHF_MAGIC "\0", SHF_FILE_HEADER_BYTES) != 0)
 		return not_ours(r, err, "it does not begin with \"ARROW1\"");
-	len = get32(p + SHF_FILE_HEADER_BYTES + 4);
-	if (get32(p + SHF_FILE_HEADER_BYTES) != UINT32_MAX || (len & 7) != 0 || len == 0 ||
+	len = shf_load32(p + SHF_FILE_HEADER_BYTES + 4);
+	if (shf_load32(p + SHF_FILE_HEADER_BYTES) != UINT32_MAX || (len & 7) != 0 || len == 0 ||
 		len > INT32_MAX)
 		return not_ours(r, err, "no schema message at byte 8");
 	code = shf_reader_bytes(r, SHF_FILE_HEADER_BYTES, PREFIX_BYTES + (size_t) len, "the schema", &p,
@@ -289,13 +280,13 @@ read_header(ShfReader *r, uint64_t offset, uint64_t limit, const uint8_t **metad
 	code = shf_reader_bytes(r, offset, PREFIX_BYTES, "a block", metadata, err);
 	if (code != SHF_OK)
 		return code;
-	len = get32(*metadata + 4);
-	if (get32(*metadata) != UINT32_MAX || len == 0 || (len & 7) != 0 ||
+	len = shf_load32(*metadata + 4);
+	if (shf_load32(*metadata) != UINT32_MAX || len == 0 || (len & 7) != 0 ||
 		len > limit - offset - PREFIX_BYTES || len > INT32_MAX - PREFIX_BYTES)
 	{
 		snprintf(text, sizeof(text),
-				 "no message begins here (found %08X %08X, %llu bytes are left)", get32(*metadata),
-				 len, (unsigned long long) (limit - offset));
+				 "no message begins here (found %08X %08X, %llu bytes are left)",
+				 shf_load32(*metadata), len, (unsigned long long) (limit - offset));
 		return damaged(r, offset, err, text);
 	}
 	*metadata_bytes = PREFIX_BYTES + (size_t) len;

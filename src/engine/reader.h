@@ -5,6 +5,7 @@
 #ifndef SHF_READER_H
 #define SHF_READER_H
 
+#include "bytes.h"
 #include "codec.h"
 #include "flatbuf.h"
 
@@ -87,26 +88,17 @@ shf_reader_any_block(ShfReader *r, ShfBatch *batch, uint64_t offset, uint64_t li
 #define SHF_ALIGN_UP(n, a) (((n) + (a) -1) & ~((a) -1))
 #define SHF_BUFFER_ALIGN   ((size_t) 64) /* of everything the batch allocates */
 
-static inline int64_t
-shf_get64(const uint8_t *p)
-{
-	int64_t v;
-
-	memcpy(&v, p, 8);
-	return v;
-}
-
 /* Values and NULLs of a node, as the header says. */
 static inline int64_t
 shf_node_length(const ShfBatch *b, int node)
 {
-	return shf_get64(b->header.nodes + 16 * (size_t) node);
+	return (int64_t) shf_load64(b->header.nodes + 16 * (size_t) node);
 }
 
 static inline int64_t
 shf_node_nulls(const ShfBatch *b, int node)
 {
-	return shf_get64(b->header.nodes + 16 * (size_t) node + 8);
+	return (int64_t) shf_load64(b->header.nodes + 16 * (size_t) node + 8);
 }
 
 /* Makes room for a message of need bytes; what was there is lost. */
