@@ -468,23 +468,6 @@ find_sink(const PlannedStmt *plan, double *processes)
 	return (Agg *) node;
 }
 
-/*
- * The high cost of the sink is there for the planner to choose workers; it must not make
- * the server compile what the query alone would not be worth.
- */
-static void
-limit_jit(PlannedStmt *plan, const Agg *agg)
-{
-	Cost cost = outerPlan(agg)->total_cost;
-
-	if (cost <= jit_above_cost)
-		plan->jitFlags = PGJIT_NONE;
-	if (cost <= jit_inline_above_cost)
-		plan->jitFlags &= ~PGJIT_INLINE;
-	if (cost <= jit_optimize_above_cost)
-		plan->jitFlags &= ~PGJIT_OPT3;
-}
-
 /* The number of the aggregate's input attribute that an argument is, or 0. */
 static AttrNumber
 input_attribute(const Node *argument)
@@ -499,8 +482,9 @@ input_attribute(const Node *argument)
 /*
  * When all columns are attributes of the sink's input row as they are, the sink takes
  * them out of the row by itself: the job says which, and is the only argument left.
+ * False if they are not.
  */
-static void
+static bool
 take_out_arguments(Aggref *sink, int ncolumns)
 {
 	TargetEntry *job = linitial_node(TargetEntry, sink->args);
@@ -519,13 +503,13 @@ take_out_arguments(Aggref *sink, int ncolumns)
 	else if (IsA(last->expr, RowExpr))
 		columns = ((RowExpr *) last->expr)->args;
 	if (list_length(columns) != ncolumns || !IsA(job->expr, Const))
-		return;
+		return false;
 	foreach(lc, columns)
 	{
 		AttrNumber attribute = input_attribute(lfirst(lc));
 
 		if (attribute == 0)
-			return;
+			return false;
 		input[i++] = attribute;
 	}
 
@@ -534,6 +518,41 @@ take_out_arguments(Aggref *sink, int ncolumns)
 		shuffle_job_direct_argument(DatumGetByteaPP(value->constvalue), input, ncolumns));
 	sink->args = list_make1(job);
 	sink->aggargtypes = list_make1_oid(BYTEAOID);
+	return true;
+}
+
+/* Does a node only hand on rows of a table as they are? */
+static bool
+is_plain_scan(const Plan *node)
+{
+	ListCell *lc;
+
+	if (!IsA(node, SeqScan) || node->qual != NIL)
+		return false;
+	foreach(lc, node->targetlist)
+	{
+		if (!IsA(lfirst_node(TargetEntry, lc)->expr, Var))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The high cost of the sink is there for the planner to choose workers; it must not make
+ * the server compile what the query alone would not be worth.  Where the sink takes its
+ * columns out of the rows of a table there is nothing to compile at all.
+ */
+static void
+limit_jit(PlannedStmt *plan, const Agg *agg, bool taken_out)
+{
+	Cost cost = outerPlan(agg)->total_cost;
+
+	if (cost <= jit_above_cost || (taken_out && is_plain_scan(outerPlan(agg))))
+		plan->jitFlags = PGJIT_NONE;
+	if (cost <= jit_inline_above_cost)
+		plan->jitFlags &= ~PGJIT_INLINE;
+	if (cost <= jit_optimize_above_cost)
+		plan->jitFlags &= ~PGJIT_OPT3;
 }
 
 bytea *
@@ -563,10 +582,10 @@ shuffle_query_run(ShuffleQuery *query, bytea *job, int workers, int progress)
 	if (agg != NULL)
 	{
 		Expr *sink = linitial_node(TargetEntry, agg->plan.targetlist)->expr;
-
-		if (IsA(sink, Aggref) && query->desc->natts > 0)
+		bool  taken_out = IsA(sink, Aggref) && query->desc->natts > 0 &&
 			take_out_arguments((Aggref *) sink, query->desc->natts);
-		limit_jit(plan, agg);
+
+		limit_jit(plan, agg, taken_out);
 		shuffle_progress_expect(progress, outerPlan(agg)->plan_rows * processes);
 	}
 	shuffle_progress_phase(progress, SHUFFLE_PHASE_INPUT);
