@@ -90,6 +90,13 @@ typedef Oid			RelFileNumber;
 #define pg_class_ownercheck(relid, roleid) object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 
+/* 18 has generated columns that are not stored: NULL in every tuple. */
+#if PG_VERSION_NUM >= 180000
+#define shuffle_is_virtual(att) ((att)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+#else
+#define shuffle_is_virtual(att) ((void) (att), false)
+#endif
+
 #if PG_VERSION_NUM >= 170000
 #define shuffle_estimate_array_length(root, node) estimate_array_length(root, node)
 #else

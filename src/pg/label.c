@@ -352,6 +352,7 @@ check_column_label(Relation rel, AttrNumber attnum, const char *label)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("a system column cannot be a key")));
+		shuffle_key_require_stored(TupleDescAttr(RelationGetDescr(rel), attnum - 1));
 	}
 
 	read_labels(RelationGetRelid(rel), &old);

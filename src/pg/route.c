@@ -54,6 +54,18 @@ struct ShuffleRouter
 	MemoryContext tmp; /* what support functions leave behind, reset for each row */
 };
 
+void
+shuffle_key_require_stored(Form_pg_attribute att)
+{
+	if (shuffle_is_virtual(att))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+			 errmsg("virtual generated column \"%s\" cannot be a key", NameStr(att->attname)),
+			 errdetail("Its values are computed when rows are read, not when they are written."),
+			 errhint("Use a stored generated column.")));
+}
+
 ShuffleKey *
 shuffle_keys_create(const ShuffleOptions *options, TupleDesc desc)
 {
@@ -73,6 +85,7 @@ shuffle_keys_create(const ShuffleOptions *options, TupleDesc desc)
 		att = TupleDescAttr(desc, key->attnum - 1);
 		if (att->attisdropped)
 			elog(ERROR, "key column number %d is dropped", key->attnum);
+		shuffle_key_require_stored(att);
 		key->name = NameStr(att->attname);
 		key->type = getBaseType(att->atttypid);
 		key->collation = att->attcollation;

@@ -195,6 +195,9 @@ typedef struct ShuffleRouter ShuffleRouter;
 extern ShuffleRouter *
 shuffle_router_create(const ShuffleOptions *options, TupleDesc desc, uint32 start);
 
+/* Error for a column that has no value when rows are written. */
+extern void shuffle_key_require_stored(Form_pg_attribute att);
+
 /* values and isnull are indexed by attribute number - 1. */
 extern uint32 shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull);
 
