@@ -15,7 +15,7 @@ throw-away copy of PostgreSQL and prints "N passed, N failed, N skipped" as last
   --strict          what would be skipped fails (the default where CI=true)
   --keep            leave the temporary directory with logs and results behind
 
-  format     the C sources are as clang-format 14 leaves them
+  format     the C sources are as clang-format 14 leaves them; shellcheck
   compile    gcc and clang, -Wall -Wextra -Werror
   headers    compiles against the server headers of the other supported majors
   engine     unit tests, sanitizers and fuzzing of src/engine, no server
@@ -60,7 +60,6 @@ wanted() { case ",$ONLY," in *",$1,"*) ;; *) return 1 ;; esac; }
 
 # ------------------------------------------------------------------ counting
 
-PASSED=0 FAILED=0 SKIPPED=0
 FAILURES=()
 
 pass() {
@@ -134,7 +133,7 @@ finish() {
     for name in "${FAILURES[@]}"; do say "  $name"; done
     say
   fi
-  say "$PASSED passed, $FAILED failed$([ "$SKIPPED" = 0 ] || printf ', %d skipped' "$SKIPPED")"
+  totals
   [ "$FAILED" = 0 ] && [ $((PASSED + SKIPPED)) -gt 0 ]
 }
 
@@ -156,6 +155,8 @@ compile_all() {
 
 suite_format() {
   title "format"
+  need_packages shellcheck
+  verdict "shellcheck" shellcheck "$BUILD"/.ci/run "$BUILD"/test/*.sh "$BUILD"/test/bench/*.sh
   command -v clang-format-14 >/dev/null || (need_packages clang-format-14) || {
     skip "clang-format 14" "this Debian has another version"
     return
@@ -286,19 +287,15 @@ suite_interop() {
 
 suite_majors() {
   title "majors"
-  local status=0 line
+  local status=0 failed=$FAILED
   if [ "$(id -u)" != 0 ]; then
     skip majors "needs root: run test/check_majors.sh"
     return
   fi
   "$BUILD/test/check_majors.sh" >"$WORK/log/majors" 2>&1 || status=$?
   cat "$WORK/log/majors"
-  line=$(tail -n 1 "$WORK/log/majors")
-  if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
-    PASSED=$((PASSED + BASH_REMATCH[1]))
-    FAILED=$((FAILED + BASH_REMATCH[2]))
-    SKIPPED=$((SKIPPED + ${BASH_REMATCH[4]:-0}))
-    [ "${BASH_REMATCH[2]}" = 0 ] || FAILURES+=("majors: see above")
+  if add_totals "$(tail -n 1 "$WORK/log/majors")"; then
+    [ "$FAILED" = "$failed" ] || FAILURES+=("majors: see above")
   else
     fail "majors: ended with status $status"
   fi

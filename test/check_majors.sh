@@ -46,23 +46,17 @@ for pair; do
   PIDS+=($!)
 done
 
-PASSED=0 FAILED=0 SKIPPED=0
 for pair; do
   release=${pair%%:*}
   wait "${PIDS[0]}" || true
   PIDS=("${PIDS[@]:1}")
   title "PostgreSQL ${pair##*:} on Debian $release"
   cat "$WORK/log/$release"
-  line=$(tail -n 1 "$WORK/log/$release")
-  if [[ $line =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
-    PASSED=$((PASSED + BASH_REMATCH[1]))
-    FAILED=$((FAILED + BASH_REMATCH[2]))
-    SKIPPED=$((SKIPPED + ${BASH_REMATCH[4]:-0}))
-  else
+  if ! add_totals "$(tail -n 1 "$WORK/log/$release")"; then
     say "FAIL  check.sh on Debian $release ended early"
     FAILED=$((FAILED + 1))
   fi
 done
 say
-say "$PASSED passed, $FAILED failed$([ "$SKIPPED" = 0 ] || printf ', %d skipped' "$SKIPPED")"
+totals
 [ "$FAILED" = 0 ]

@@ -43,7 +43,7 @@ median() { sort -n | sed -n '2p'; } # of three
 
 prepare
 build_and_install
-mb=$(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 / 4))
+mb=$(quarter_of_memory)
 server_start shared_buffers=$((mb < 4096 ? mb : 4096))MB max_wal_size=8GB
 say "filling lineitem"
 if [ -n "$SCALE" ]; then load_tpch "$SCALE"; else load_lineitem "$ROWS"; fi

@@ -46,6 +46,20 @@ quietly() {
   fi
 }
 
+# ------------------------------------------------------------------ results of tests
+
+PASSED=0 FAILED=0 SKIPPED=0
+
+totals() { say "$PASSED passed, $FAILED failed$([ "$SKIPPED" = 0 ] || echo ", $SKIPPED skipped")"; }
+
+# add_totals LINE: adds what totals() has printed elsewhere; false if it is something else.
+add_totals() {
+  [[ $1 =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]] || return 1
+  PASSED=$((PASSED + BASH_REMATCH[1]))
+  FAILED=$((FAILED + BASH_REMATCH[2]))
+  SKIPPED=$((SKIPPED + ${BASH_REMATCH[4]:-0}))
+}
+
 # ------------------------------------------------------------------ rights
 
 as_root() {
@@ -248,6 +262,19 @@ sql() { as_server "$PG_BIN/psql" -X -q -v ON_ERROR_STOP=1 "$@"; }
 
 # One value of one statement.
 value() { sql -At -c "$1"; }
+
+# wait_for CONDITION: until it holds in SQL; false if it does not within a minute.
+wait_for() {
+  local i
+  for ((i = 0; i < 600; i++)); do
+    [ "$(value "SELECT $1")" != t ] || return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# A quarter of the machine's memory, in MB.
+quarter_of_memory() { awk '/^MemTotal:/ { print int($2 / 4096) }' /proc/meminfo; }
 
 # ------------------------------------------------------------------ data
 

@@ -45,7 +45,8 @@ MADE = re.compile(
     r"\b(?:insert\s+into|update|delete\s+from|merge\s+into|copy|truncate|into|table|view|index|"
     r"function|procedure|trigger|rule|sequence|type|domain|schema|declare|prepare|policy|"
     r"publication|statistics|aggregate|cast|operator|do)\s+"
-    r"(?:(?:if\s+not\s+exists|if\s+exists|only|concurrently|or\s+replace|table)\s+)*(" + NAME + ")", re.I)
+    r"(?:(?:if\s+not\s+exists|if\s+exists|only|concurrently|or\s+replace|table)\s+)*"
+    r"(" + NAME + ")", re.I)
 WORD = re.compile(r"[\w$]+")
 CHATTER = re.compile(r"^(LINE \d+:|\s*\^$|HINT:|DETAIL:|CONTEXT:|NOTICE:|drop cascades to|"
                      r"PL/pgSQL function|SQL statement|SQL function|INFO:|\(\d+ rows?\)$)")
@@ -67,7 +68,8 @@ def outputs(sql, result):
         if at < len(sql) and line == sql[at]:
             at += 1
             continue
-        if at > 0 and re.match(r"\\?copy\b.*\bfrom\s+(stdin|std)", sql[at - 1], re.I) and not found[at]:
+        if (at > 0 and re.match(r"\\?copy\b.*\bfrom\s+(stdin|std)", sql[at - 1], re.I)
+                and not found[at]):
             # its data is not echoed, unless it was refused
             end = next((i for i in range(at, len(sql)) if sql[i] == "\\."), None)
             if end is not None and end + 1 < len(sql) and line == sql[end + 1]:
@@ -106,14 +108,15 @@ class Taint:
         names = set()
         for match in MADE.finditer(statement):
             names.add(re.split(r"[.:]", match.group(1).lower())[-1].strip("\"'"))
-        return names - {"select", "from", "set", "with", "on", "if", "all", "as", "(", "", "is", "row"}
+        return names - set("select from set with on if all as is row (".split()) - {""}
 
     def learn(self, statement):
         variable = re.match(r"\\set (\w+)", statement)
+        words = {word.lower() for word in WORD.findall(statement)}
         if variable:
-            self.sources[variable.group(1).lower()] |= {word.lower() for word in WORD.findall(statement)}
-        if re.search(r"\b(create|declare|prepare|insert|copy|alter|select\b.*\binto)\b", statement, re.I | re.S):
-            words = {word.lower() for word in WORD.findall(statement)}
+            self.sources[variable.group(1).lower()] |= words
+        if re.search(r"\b(create|declare|prepare|insert|copy|alter|select\b.*\binto)\b",
+                     statement, re.I | re.S):
             for name in self.written(statement):
                 self.sources[name] |= words - {name}
 
@@ -175,10 +178,8 @@ def compare(test, sqldir, heapdir, shuffledir, taint, counts, unexplained):
         elif "duplicate key value violates unique" in "\n".join(heap[at]):
             kind = "follows"    # from a constraint that was refused
             taint.add(taint.written(statement))
-        elif ABORTED in said or ABORTED in "\n".join(heap[at]):
-            kind = "follows"
-            taint.add(taint.written(statement))
-        elif taint.touches(statement):
+        elif (ABORTED in said or ABORTED in "\n".join(heap[at])
+              or taint.touches(statement)):
             kind = "follows"
             taint.add(taint.written(statement))
         elif refused_in_transaction and ENDS.match(statement):
@@ -217,7 +218,8 @@ def main():
         print(line)
     print(", ".join(f"{counts[kind]} {kind}" for kind in
                     ("statements", "refused", "follows", "internal", "order")), end="")
-    print(f", {len(unexplained)} unexplained, {len(errors)} internal errors, {len(crashes)} lines of crashes")
+    print(f", {len(unexplained)} unexplained, {len(errors)} internal errors, "
+          f"{len(crashes)} lines of crashes")
     return 1 if unexplained or errors or crashes else 0
 
 

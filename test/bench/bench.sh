@@ -56,12 +56,10 @@ bench_arguments() {
 }
 
 bench_prepare() {
-  local mb
   prepare
   build_and_install
-  mb=$(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 / 4))
   # shellcheck disable=SC2086 # settings are many words
-  server_start shared_buffers=${mb}MB max_parallel_workers_per_gather=1 max_wal_size=16GB \
+  server_start shared_buffers="$(quarter_of_memory)MB" max_parallel_workers_per_gather=1 max_wal_size=16GB \
     checkpoint_timeout=1h autovacuum=off ${PGBENCH_SETTINGS:-}
   say "filling lineitem"
   if [ -n "$SCALE" ]; then load_tpch "$SCALE"; else load_lineitem "$ROWS"; fi

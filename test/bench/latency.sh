@@ -98,8 +98,7 @@ for ((i = 0; i < WRITERS; i++)); do
     -c "SELECT count(*) FROM shuffle_write('SELECT l.* FROM lineitem l, generate_series(1, 1000)',
       'target_$i', partitions => 200, keys => '{l_orderkey}', codec => 'lz4')" >/dev/null 2>&1 &
 done
-sleep 3
-[ "$(value "SELECT count(*) FROM shuffle_progress")" = "$WRITERS" ] || die "the writers do not run"
+wait_for "count(*) = $WRITERS FROM shuffle_progress WHERE rows > 0" || die "the writers do not run"
 others writing
 # The same number of processes that only compute: what eight busy processes cost anyway.
 sql -o /dev/null -c "SELECT pg_cancel_backend(pid) FROM shuffle_progress"
@@ -108,7 +107,8 @@ for ((i = 0; i < WRITERS; i++)); do
   PGAPPNAME=busy sql -o /dev/null -c 'SET max_parallel_workers_per_gather = 0' \
     -c 'SELECT count(l.l_comment) FROM lineitem l, generate_series(1, 1000)' >/dev/null 2>&1 &
 done
-sleep 3
+wait_for "count(*) = $WRITERS FROM pg_stat_activity
+  WHERE application_name = 'busy' AND state = 'active'" || die "the scans do not run"
 others scanning
 sql -o /dev/null -c "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'busy'"
 wait

@@ -50,8 +50,8 @@ def print_block(key, runs):
           f"{min(seconds):.3f} min, {max(seconds):.3f} max, {len(seconds)} iterations)")
     print(f"  throughput    {rows / middle / 1e6:.2f} M rows/s, {size(raw / middle)}/s")
     print(f"  output        {size(stored)}, {raw / max(stored, 1):.2f}x smaller than {size(raw)}; "
-          f"{median(runs, 'blocks'):,.0f} blocks of {rows / max(median(runs, 'blocks'), 1):,.0f} rows "
-          f"in {median(runs, 'runs'):,.0f} runs")
+          f"{median(runs, 'blocks'):,.0f} blocks of "
+          f"{rows / max(median(runs, 'blocks'), 1):,.0f} rows in {median(runs, 'runs'):,.0f} runs")
     print(f"  peak memory   {size(median(runs, 'memory_peak'))}, {median(runs, 'processes'):.0f} "
           "processes together")
     total = sum(median(runs, phase) for phase in PHASES)

@@ -61,7 +61,10 @@ def each(array, convert):
 
 
 def is_text(kind):
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return any(
+        test(kind)
+        for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    )
 
 
 def is_bytes(kind):

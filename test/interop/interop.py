@@ -278,8 +278,10 @@ def check_index(cursor, target):
 
 def check_inserted(cursor, reader, columns, expected):
     """Small INSERTs, whose blocks lie in the catalog, then more rows than fit there."""
-    cursor.execute("SELECT count(*) FROM shuffle_write('SELECT * FROM types_plain WHERE false',"
-                   " 'inserted_s', partitions => 5, keys => '{id}', if_exists => 'replace')")  # fmt: skip
+    cursor.execute(
+        "SELECT count(*) FROM shuffle_write('SELECT * FROM types_plain WHERE false',"
+        " 'inserted_s', partitions => 5, keys => '{id}', if_exists => 'replace')"
+    )
     for condition in ("id < 3", "id BETWEEN 3 AND 8", "id = 9", "id > 9"):
         cursor.execute(f"INSERT INTO inserted_s SELECT * FROM types_plain WHERE {condition}")
     return compare_streams(cursor, "inserted_s", 5, reader, columns, expected)
@@ -362,7 +364,9 @@ def main():
             for form in (f":{name}::", f":{name} "):
                 text = text.replace(form, str(value) + form[len(name) + 1 :])
         cursor.execute(text)
-    cursor.execute("CREATE TABLE lines AS SELECT (row_number() OVER ())::int AS id, l.* FROM lineitem l")
+    cursor.execute(
+        "CREATE TABLE lines AS SELECT (row_number() OVER ())::int AS id, l.* FROM lineitem l"
+    )
     lines = lineitem_columns()
     expected_lines = expectation(cursor, "lines", lines)
 

@@ -176,7 +176,11 @@ COLUMNS = [
     Column("c_jsonb", "jsonb", "string", CAST, ["null", '{"b": 1, "a": [1, 2.50]}', '"ü"']),
     Column("c_xml", "xml", "string", CAST, ["<a/>", "<a>text &amp; more</a>"]),
     Column(
-        "c_bytea", "bytea", "binary", "encode({0}, 'hex')", ["\\x", "\\x00ff00", "\\x" + "ab" * 3000]
+        "c_bytea",
+        "bytea",
+        "binary",
+        "encode({0}, 'hex')",
+        ["\\x", "\\x00ff00", "\\x" + "ab" * 3000],
     ),
     Column(
         "c_uuid",
