@@ -193,8 +193,10 @@ REVOKE ALL ON FUNCTION shuffle_sink_transition(internal, bytea),
 	shuffle_sink_deserialize(bytea, internal),
 	shuffle_sink_final(internal) FROM PUBLIC;
 
-COMMENT ON FUNCTION shuffle_sink_transition(internal, bytea) IS 'stores a row without columns';
-COMMENT ON FUNCTION shuffle_sink_transition(internal, bytea, VARIADIC "any") IS 'stores a row';
+COMMENT ON FUNCTION shuffle_sink_transition(internal, bytea) IS
+	'stores a row that has no columns';
+COMMENT ON FUNCTION shuffle_sink_transition(internal, bytea, VARIADIC "any") IS
+	'stores a row, of its arguments or, where they are plain columns, of the aggregate''s input';
 COMMENT ON FUNCTION shuffle_sink_row_transition(internal, bytea, record) IS
 	'stores a row of more columns than a function has arguments';
 COMMENT ON FUNCTION shuffle_sink_combine(internal, internal) IS

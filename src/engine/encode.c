@@ -289,18 +289,29 @@ encode_block(ShfEncoder *base, ShfOutput *out, uint32_t partition, const ShfRows
 
 /* ---------------------------------------------------------------- life of an encoder */
 
+static bool
+is_nested(ShfKind kind)
+{
+	return kind == SHF_LIST || kind == SHF_STRUCT;
+}
+
 static int
-count_variable(const ShfSchema *schema, bool nested_only)
+count_nested(const ShfSchema *schema)
 {
 	int n = 0;
 
 	for (int i = 0; i < schema->nfields; i++)
-	{
-		ShfKind kind = schema->fields[i].kind;
+		n += is_nested(schema->fields[i].kind);
+	return n;
+}
 
-		if (nested_only ? (kind == SHF_LIST || kind == SHF_STRUCT) : shf_kinds[kind].width < 0)
-			n++;
-	}
+static int
+count_variable(const ShfSchema *schema)
+{
+	int n = 0;
+
+	for (int i = 0; i < schema->nfields; i++)
+		n += shf_kinds[schema->fields[i].kind].width < 0;
 	return n;
 }
 
@@ -330,7 +341,7 @@ max_body(const ShfSchema *schema, const ShfWriterOptions *options, int nbuffers)
 {
 	uint64_t bytes = max_flat(schema, options, nbuffers);
 
-	if (count_variable(schema, true) > 0)
+	if (count_nested(schema) > 0)
 		bytes += options->block_bytes;
 	return bytes < SHF_MIN_COMPRESSED_BODY ? SHF_MIN_COMPRESSED_BODY : bytes;
 }
@@ -365,7 +376,7 @@ shf_arrow_encoder_memory(const ShfSchema *schema)
 		(uint64_t) nbuffers *
 		(2 * sizeof(ShfSpan) + sizeof(uint8_t *) + sizeof(bool) + sizeof(uint8_t) +
 		 sizeof(ShfBufferHistory)) +
-		(uint64_t) count_variable(schema, false) * 8;
+		(uint64_t) count_variable(schema) * 8;
 }
 
 uint64_t
@@ -376,7 +387,7 @@ shf_arrow_growing_memory(const ShfSchema *schema, const ShfWriterOptions *option
 	int		 nbuffers;
 
 	shf_schema_count(schema, &nnodes, &nbuffers);
-	if (count_variable(schema, true) > 0)
+	if (count_nested(schema) > 0)
 		bytes += 4 * (uint64_t) options->block_bytes;
 	if (options->codec.kind != SHF_CODEC_NONE)
 		bytes += max_flat(schema, options, nbuffers) + shf_compressor_memory(options->codec);
@@ -487,6 +498,7 @@ describe_buffers(ShfArrowEncoder *e, const ShfField *field, int *buffer)
 
 		if (field->kind == SHF_FIXED_BINARY && last)
 			width = field->width;
+
 		/* Offsets lie between validity and data, or behind validity. */
 		if (i == 1 && (kind->nbuffers == 3 || field->kind == SHF_LIST))
 			width = sizeof(int32_t);
@@ -575,7 +587,7 @@ shf_arrow_encoder_create(ShfEncoder **encoder, const ShfSchema *schema,
 	nnodes = (size_t) e->template.nnodes + 1;
 	nbuffers = (size_t) e->template.nbuffers + 1;
 	e->columns = calloc((size_t) schema->nfields + 1, sizeof(*e->columns));
-	e->builders = calloc((size_t) count_variable(schema, true) + 1, sizeof(*e->builders));
+	e->builders = calloc((size_t) count_nested(schema) + 1, sizeof(*e->builders));
 	e->raw_forbidden = calloc(nbuffers, sizeof(*e->raw_forbidden));
 	e->value_widths = calloc(nbuffers, sizeof(*e->value_widths));
 	e->histories = calloc(nbuffers, sizeof(*e->histories));

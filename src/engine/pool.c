@@ -113,17 +113,10 @@ slot_add_block(ShfOutput *out, const ShfBlock *block, uint64_t offset, ShfError 
 	return SHF_OK;
 }
 
-static void
-slot_abort(ShfOutput *out)
-{
-	(void) out;
-}
-
 /* Only blocks are put; the rest is never called. */
 static const ShfOutputOps slot_ops = {
 	.open_block = slot_open_block,
 	.add_block = slot_add_block,
-	.abort = slot_abort,
 };
 
 /* Writes the blocks of a slot to the output of the run. */

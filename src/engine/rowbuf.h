@@ -22,12 +22,13 @@
 #ifndef SHF_ROWBUF_H
 #define SHF_ROWBUF_H
 
+#include "bytes.h"
 #include "shf.h"
 
 #define SHF_TAG_UNIT_BITS 12 /* 8-byte units of the row; 0: see the row itself */
 #define SHF_ROW_OVERHEAD  8	 /* tag and order entry */
 
-/* Bytes a reader of the last value may look at behind it (see encode.c). */
+/* Bytes a reader of the last value may look at behind it (see gather.c). */
 #define SHF_ROWBUF_SLACK 64
 
 typedef struct ShfRowBuf
@@ -68,8 +69,10 @@ typedef struct ShfRows
 	const uint32_t *nulls;		   /* a clear bit: no row has a NULL in this column */
 } ShfRows;
 
-/* Which partitions keep their rows for the next run: fewer than "below", or exactly
- * that many and a number under "upto". */
+/*
+ * Which partitions keep their rows for the next run: those with fewer than "below" rows, and
+ * those with exactly that many whose number is under "upto".
+ */
 typedef struct ShfRetain
 {
 	uint32_t below;
@@ -91,10 +94,7 @@ shf_row_at(const uint8_t *arena, uint32_t order)
 static inline uint32_t
 shf_row_bytes(const uint8_t *row)
 {
-	uint32_t bytes;
-
-	memcpy(&bytes, row, sizeof(bytes));
-	return bytes;
+	return shf_load32(row);
 }
 
 /* Usable bytes in the beginning. */

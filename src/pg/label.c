@@ -147,7 +147,7 @@ shuffle_options_require_keys(const ShuffleOptions *options, Relation rel)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("key column %d of %d of shuffle table \"%s\" is missing", i + 1,
 							options->nkeys, RelationGetRelationName(rel)),
-					 errdetail("No column has the label \"key=%d\". A dropped column takes its "
+					 errdetail("No column has the label \"key=%d\".  A dropped column takes its "
 							   "label with it.",
 							   i + 1),
 					 errhint("Empty the table and choose keys with shuffle_set('%s', keys => ...), "

@@ -197,7 +197,7 @@ shuffle_try_parse_codec(const char *text, ShfCodec *codec, char **message)
 
 	if (colon && !shuffle_parse_int(colon + 1, &codec->level))
 	{
-		*message = psprintf("\"%s\" is not a compression level. " CODEC_FORMS, colon + 1);
+		*message = psprintf("\"%s\" is not a compression level.  " CODEC_FORMS, colon + 1);
 		return false;
 	}
 	if (shf_codec_check(*codec, &err) != SHF_OK)
@@ -317,7 +317,7 @@ shuffle_options_check(const ShuffleOptions *options, bool stored)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of bounds for %d range partitions must be %d, not %d",
 						options->partitions, options->partitions - 1, options->nbounds),
-				 errhint("A bound is the lowest value of the next partition. Without bounds "
+				 errhint("A bound is the lowest value of the next partition.  Without bounds "
 						 "they are estimated from the data.")));
 }
 

@@ -13,7 +13,8 @@
  * and casts to the columns of an existing table, is put into the analysed tree later.
  *
  * Above 90 columns the sink takes one row value instead (functions have at most 100
- * arguments), without columns only the job.
+ * arguments), without columns only the job.  In the plan that is run the job is the only
+ * argument wherever the sink can take its columns out of its input row.
  */
 #include "postgres.h"
 

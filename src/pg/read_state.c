@@ -418,7 +418,7 @@ learn_start(ShuffleReadState *state, uint32 k)
 	}
 }
 
-/* Which of n ascending first numbers is the last one not above x?  first(0) <= x. */
+/* The segment that block n of the table is in. */
 static int
 segment_of_block(const ShuffleReadState *state, int64 n)
 {
@@ -437,6 +437,7 @@ segment_of_block(const ShuffleReadState *state, int64 n)
 	return low;
 }
 
+/* The extent that block n of the current segment is in. */
 static int
 extent_of_block(const ShuffleReadState *state, uint32 n)
 {

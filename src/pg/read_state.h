@@ -109,8 +109,11 @@ extern void shuffle_block_load(ShuffleBlock *block);
  */
 extern ShuffleReadState *shuffle_reading_begin(Relation rel, TupleDesc desc, Snapshot snapshot,
 											   const uint32 *partitions, int npartitions);
+
+/* The same for these segments (ShuffleSegmentRow), which must outlive the state. */
 extern ShuffleReadState *shuffle_reading_begin_segments(Relation rel, TupleDesc desc, List *rows);
-extern void				 shuffle_reading_end(ShuffleReadState *state);
+
+extern void shuffle_reading_end(ShuffleReadState *state);
 
 extern int64 shuffle_reading_blocks(const ShuffleReadState *state);
 extern int64 shuffle_reading_rows(const ShuffleReadState *state);

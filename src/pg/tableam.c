@@ -127,12 +127,6 @@ am_tuple_satisfies_snapshot(Relation rel, TupleTableSlot *slot, Snapshot snapsho
 	return shuffle_catalog_segment(&storage, segment, fetch_snapshot(snapshot)) != NULL;
 }
 
-static bool
-am_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction, TupleTableSlot *slot)
-{
-	return shuffle_scan_getnextslot(sscan, direction, slot);
-}
-
 /* ---------------------------------------------------------------- writing rows */
 
 /* What an access method cannot see when it is made it finds when rows come. */
@@ -271,12 +265,6 @@ am_relation_nontransactional_truncate(Relation rel)
 		foreach(lc, roots)
 			shuffle_unlink_storage(shuffle_storage_dir(lfirst(lc), &storage));
 	}
-}
-
-static void
-am_relation_copy_data(Relation rel, const RelFileLocator *locator)
-{
-	shuffle_copy_data(rel, locator);
 }
 
 static void
@@ -473,7 +461,7 @@ static const TableAmRoutine shuffle_methods = {
 	.scan_getnextslot = shuffle_scan_getnextslot,
 
 	.scan_set_tidrange = shuffle_scan_set_tidrange,
-	.scan_getnextslot_tidrange = am_scan_getnextslot_tidrange,
+	.scan_getnextslot_tidrange = shuffle_scan_getnextslot,
 
 	.parallelscan_estimate = shuffle_parallelscan_estimate,
 	.parallelscan_initialize = shuffle_parallelscan_initialize,
@@ -506,7 +494,7 @@ static const TableAmRoutine shuffle_methods = {
 
 	.relation_set_new_filelocator = am_relation_set_new_filelocator,
 	.relation_nontransactional_truncate = am_relation_nontransactional_truncate,
-	.relation_copy_data = am_relation_copy_data,
+	.relation_copy_data = shuffle_copy_data,
 	.relation_copy_for_cluster = am_relation_copy_for_cluster,
 	.relation_vacuum = am_relation_vacuum,
 	.scan_analyze_next_block = am_scan_analyze_next_block,
