@@ -37,11 +37,18 @@ random_id(uint8_t id[16], ShfError *err)
 	return SHF_OK;
 }
 
+void
+shf_segment_id_text(const uint8_t id[16], char text[33])
+{
+	for (int i = 0; i < 16; i++)
+		snprintf(text + 2 * i, 3, "%02x", id[i]);
+}
+
 /* The writer's schema with the segment's own metadata behind the caller's. */
 static ShfCode
 make_segment_schema(ShfSchema *dst, const ShfSchema *src, const uint8_t id[16], ShfError *err)
 {
-	static char id_key[] = "shuffle:segment_id";
+	static char id_key[] = SHF_META_SEGMENT_ID;
 	static char format_key[] = "shuffle:format";
 	static char format_value[] = "1";
 	ShfSchema	view = *src;
@@ -49,8 +56,7 @@ make_segment_schema(ShfSchema *dst, const ShfSchema *src, const uint8_t id[16], 
 	ShfCode		code;
 	int			n = 0;
 
-	for (int i = 0; i < 16; i++)
-		snprintf(digits + 2 * i, 3, "%02x", id[i]);
+	shf_segment_id_text(id, digits);
 	view.meta = calloc((size_t) src->nmeta + 2, sizeof(ShfMeta));
 	if (view.meta == NULL)
 		return out_of_memory(err);

@@ -342,7 +342,7 @@ typedef struct ShfExtent
 
 typedef struct ShfSegment
 {
-	/* Random; also in the files' schema metadata as "shuffle:segment_id", 32 hex digits. */
+	/* Random; also in the files' schema metadata under SHF_META_SEGMENT_ID. */
 	uint8_t id[16];
 
 	uint32_t	  number; /* the <n> of its path */
@@ -367,6 +367,11 @@ typedef struct ShfSegment
 	/* Of the whole writer, in its last segment; else NULL. */
 	const struct ShfMetrics *metrics;
 } ShfSegment;
+
+#define SHF_META_SEGMENT_ID "shuffle:segment_id"
+
+/* A segment id as it is in the metadata: 32 hex digits, and a zero byte. */
+extern void shf_segment_id_text(const uint8_t id[16], char text[33]);
 
 /*
  * What a writer has done.  Times are nanoseconds.  Every system call that writes and

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEGMENT_ID_KEY		 "shuffle:segment_id"
 #define MICROSECONDS_PER_DAY INT64_C(86400000000)
 
 typedef struct ShfVerifier
@@ -193,11 +192,10 @@ static ShfCode
 verify_id(const ShfVerifier *v, const uint8_t *id)
 {
 	const ShfSchema *schema = &v->reader->schema;
-	const char		*found = shf_meta_get(schema->meta, schema->nmeta, SEGMENT_ID_KEY);
+	const char		*found = shf_meta_get(schema->meta, schema->nmeta, SHF_META_SEGMENT_ID);
 	char			 expected[33];
 
-	for (int i = 0; i < 16; i++)
-		snprintf(expected + 2 * i, 3, "%02x", id[i]);
+	shf_segment_id_text(id, expected);
 	if (found == NULL || strcmp(found, expected) != 0)
 		return shf_error(v->err, SHF_ERR_CORRUPT,
 						 "file \"%.300s\" is another one: its segment id is %.40s, expected %s",

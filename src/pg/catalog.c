@@ -88,14 +88,20 @@ form_row(ShuffleSegmentRow *row, HeapTuple tuple, TupleDesc desc)
 		row->image = datumCopy(values[Anum_segment_image - 1], false, -1);
 }
 
-/* Keys of a scan over a storage, or one of its segments (nkeys 3). */
-static void
-storage_keys(ScanKeyData *keys, const ShuffleStorage *storage, int32 number)
+void
+shuffle_catalog_storage_keys(ScanKeyData *keys, const ShuffleStorage *storage)
 {
 	ScanKeyInit(&keys[0], Anum_segment_tablespace, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(storage->tablespace));
 	ScanKeyInit(&keys[1], Anum_segment_filenumber, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(storage->filenumber));
+}
+
+/* Keys of a scan for one segment. */
+static void
+segment_keys(ScanKeyData *keys, const ShuffleStorage *storage, int32 number)
+{
+	shuffle_catalog_storage_keys(keys, storage);
 	ScanKeyInit(&keys[2], Anum_segment_number, BTEqualStrategyNumber, F_INT4EQ,
 				Int32GetDatum(number));
 }
@@ -125,7 +131,7 @@ draw_number(Relation rel, const ShuffleCatalogIds *ids, const ShuffleStorage *st
 									 (uint64) nextval_internal(ids->sequence, false);
 		number = (int32) (drawn % SHUFFLE_MAX_SEGMENTS);
 
-		storage_keys(keys, storage, number);
+		segment_keys(keys, storage, number);
 		scan = systable_beginscan(rel, ids->pkey, true, &dirty, 3, keys);
 		taken = HeapTupleIsValid(systable_getnext(scan));
 		systable_endscan(scan);
@@ -220,7 +226,7 @@ shuffle_catalog_delete(const ShuffleStorage *storage, List **roots)
 	bool					 found = false;
 
 	rel = table_open(ids->table, RowExclusiveLock);
-	storage_keys(keys, storage, 0);
+	shuffle_catalog_storage_keys(keys, storage);
 
 	/* Committed rows and all of our own, whatever snapshot the transaction is on. */
 	scan = systable_beginscan(rel, ids->pkey, true, SnapshotSelf, 2, keys);
@@ -294,7 +300,7 @@ scan_storage(const ShuffleStorage *storage, Snapshot snapshot, TupleVisitor visi
 	shuffle_states_before_read(storage, snapshot);
 	rel = table_open(ids->table, AccessShareLock);
 	index = index_open(ids->pkey, AccessShareLock);
-	storage_keys(keys, storage, 0);
+	shuffle_catalog_storage_keys(keys, storage);
 	scan = systable_beginscan_ordered(rel, index, snapshot, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan, ForwardScanDirection)))
 	{
@@ -425,7 +431,7 @@ shuffle_catalog_segment(const ShuffleStorage *storage, int32 number, Snapshot sn
 	HeapTuple				 tuple;
 
 	rel = table_open(ids->table, AccessShareLock);
-	storage_keys(keys, storage, number);
+	segment_keys(keys, storage, number);
 	scan = systable_beginscan(rel, ids->pkey, true, snapshot, 3, keys);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
@@ -453,7 +459,7 @@ shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor vi
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "shuffle segment version",
 								ALLOCSET_SMALL_SIZES);
 	if (storage != NULL)
-		storage_keys(keys, storage, 0);
+		shuffle_catalog_storage_keys(keys, storage);
 
 	/* Taken once, before the first row: it only ever moves forward. */
 	horizon = GetOldestNonRemovableTransactionId(rel);
@@ -484,6 +490,22 @@ shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor vi
 	systable_endscan(scan);
 	MemoryContextDelete(cxt);
 	table_close(rel, AccessShareLock);
+}
+
+static void
+count_dead_rows(const ShuffleSegmentRow *row, bool dead, void *arg)
+{
+	if (dead)
+		*(int64 *) arg += row->rows;
+}
+
+int64
+shuffle_catalog_dead_rows(const ShuffleStorage *storage)
+{
+	int64 rows = 0;
+
+	shuffle_catalog_versions(storage, count_dead_rows, &rows);
+	return rows;
 }
 
 /* ---------------------------------------------------------------- guard */

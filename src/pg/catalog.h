@@ -7,6 +7,7 @@
 
 #include "postgres.h"
 
+#include "access/skey.h"
 #include "utils/uuid.h"
 
 #include "shuffle.h"
@@ -68,6 +69,9 @@ typedef struct FormData_segment
 	int32	  nextents;
 } FormData_segment;
 
+/* Fills the first two keys of an index scan: the rows of a storage. */
+extern void shuffle_catalog_storage_keys(ScanKeyData *keys, const ShuffleStorage *storage);
+
 /* As shuffle_catalog_segments(), without the check for a rewrite. */
 extern List *shuffle_catalog_scan(const ShuffleStorage *storage, Snapshot snapshot);
 
@@ -81,6 +85,9 @@ typedef void (*ShuffleVersionVisitor)(const ShuffleSegmentRow *row, bool dead, v
 
 extern void
 shuffle_catalog_versions(const ShuffleStorage *storage, ShuffleVersionVisitor visit, void *arg);
+
+/* Rows in segments that are deleted, but that some snapshot may still see. */
+extern int64 shuffle_catalog_dead_rows(const ShuffleStorage *storage);
 
 /* ------------------------------------------------------------ offset_index.c */
 

@@ -33,7 +33,6 @@
 #include "pgstat.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -93,10 +92,7 @@ collect(const ShuffleStorage *storage, Snapshot snapshot, Segments *all)
 	all->size = 1024;
 	all->segments = palloc(sizeof(Segment) * all->size);
 
-	ScanKeyInit(&keys[0], Anum_segment_tablespace, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(storage->tablespace));
-	ScanKeyInit(&keys[1], Anum_segment_filenumber, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(storage->filenumber));
+	shuffle_catalog_storage_keys(keys, storage);
 	scan = systable_beginscan(rel, shuffle_catalog_relid(SHUFFLE_SEGMENT_PKEY), true, snapshot, 2,
 							  keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))

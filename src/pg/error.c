@@ -11,6 +11,41 @@
 
 #include "shuffle.h"
 
+int
+shuffle_errcode(const ShfError *err)
+{
+	switch (err->code)
+	{
+		case SHF_ERR_IO:
+			/* the server has no class for a quota */
+			return err->sys_errno == EDQUOT ? errcode(ERRCODE_DISK_FULL) :
+											  errcode_for_file_access();
+		case SHF_ERR_NOMEM:
+			return errcode(ERRCODE_OUT_OF_MEMORY);
+		case SHF_ERR_CORRUPT:
+			return errcode(ERRCODE_DATA_CORRUPTED);
+		case SHF_ERR_INVALID:
+			return errcode(ERRCODE_INVALID_PARAMETER_VALUE);
+		case SHF_ERR_LIMIT:
+			return errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED);
+		case SHF_ERR_STOPPED:
+		case SHF_OK:
+			break;
+	}
+	return errcode(ERRCODE_INTERNAL_ERROR);
+}
+
+static int
+hint_for(const ShfError *err)
+{
+	if (err->code == SHF_ERR_IO && (err->sys_errno == ENOSPC || err->sys_errno == EDQUOT))
+		return errhint("Free some space, or let \"%s\" name a larger device.",
+					   "shuffle_ext.directory");
+	if (err->code == SHF_ERR_LIMIT && strstr(err->message, "memory") != NULL)
+		return errhint("Raise \"%s\".", "shuffle_ext.memory_limit");
+	return 0;
+}
+
 /*
  * The engine reports with codes and one finished sentence in English that names file
  * and offset; here it gets its SQLSTATE and a hint.
@@ -18,43 +53,13 @@
 void
 shuffle_raise(const ShfError *err)
 {
-	ShfCode code = err->code;
-
-	switch (code)
-	{
-		case SHF_ERR_IO:
-			if (err->sys_errno == ENOSPC || err->sys_errno == EDQUOT)
-				ereport(
-					ERROR,
-					(errcode(ERRCODE_DISK_FULL), errmsg("%s", err->message),
-					 errhint(
-						 "Free some space, or let shuffle_ext.directory name a larger device.")));
-			errno = err->sys_errno;
-			ereport(ERROR, (errcode_for_file_access(), errmsg("%s", err->message)));
-			break;
-		case SHF_ERR_NOMEM:
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
-					 errdetail("%s.", err->message)));
-			break;
-		case SHF_ERR_CORRUPT:
-			ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("%s", err->message)));
-			break;
-		case SHF_ERR_INVALID:
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s", err->message)));
-			break;
-		case SHF_ERR_LIMIT:
-			ereport(ERROR,
-					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("%s", err->message),
-					 strstr(err->message, "memory") != NULL ?
-						 errhint("Raise shuffle_ext.memory_limit.") :
-						 0));
-			break;
-		case SHF_ERR_STOPPED:
-		case SHF_OK:
-			break;
-	}
-	elog(ERROR, "engine call failed without an error: code %d", (int) code);
+	if (err->code == SHF_OK || err->code == SHF_ERR_STOPPED)
+		elog(ERROR, "engine call failed without an error: code %d", (int) err->code);
+	errno = err->sys_errno;
+	if (err->code == SHF_ERR_NOMEM)
+		ereport(ERROR,
+				(shuffle_errcode(err), errmsg("out of memory"), errdetail("%s.", err->message)));
+	ereport(ERROR, (shuffle_errcode(err), errmsg("%s", err->message), hint_for(err)));
 }
 
 /*

@@ -8,15 +8,15 @@
  * them.
  *
  * Options that decide the partition of a row may only change while the table is empty:
- * its segments would otherwise disagree with what the table says.  A table of another
- * access method may have labels, too: those that SET ACCESS METHOD has left behind, or those
- * by which it shall partition the rows.  The check hook takes
+ * its segments would otherwise disagree with what the table says.  The check hook takes
  * ShareRowExclusiveLock before it looks, which keeps writers out until the end of the
- * transaction, and looks with the newest snapshot.  One of the references to the table is the
- * statement's, one is ours.  The server holds
- * ShareUpdateExclusiveLock when it calls the hook, so two labellers cannot deadlock.  It
- * sends no invalidation for a label; we do, because plans and caches of other sessions
- * depend on it.
+ * transaction, and looks with the newest snapshot.  Of the references to the table one is the
+ * statement's and one is ours.  The server holds ShareUpdateExclusiveLock when it calls the
+ * hook, so two labellers cannot deadlock.  It sends no invalidation for a label; we do,
+ * because plans and caches of other sessions depend on it.
+ *
+ * A table of another access method may have labels, too: those that SET ACCESS METHOD has
+ * left behind, or those by which it shall partition the rows.
  */
 #include "postgres.h"
 

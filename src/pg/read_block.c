@@ -28,31 +28,11 @@
 void
 shuffle_read_error(const char *relname, const ShfError *err)
 {
-	int	 sqlstate = ERRCODE_INTERNAL_ERROR;
-	bool missing = false;
+	bool missing = err->code == SHF_ERR_IO && err->sys_errno == ENOENT;
 
-	switch (err->code)
-	{
-		case SHF_ERR_IO:
-			errno = err->sys_errno;
-			missing = (err->sys_errno == ENOENT);
-			break;
-		case SHF_ERR_CORRUPT:
-			sqlstate = ERRCODE_DATA_CORRUPTED;
-			break;
-		case SHF_ERR_NOMEM:
-			sqlstate = ERRCODE_OUT_OF_MEMORY;
-			break;
-		case SHF_ERR_LIMIT:
-			sqlstate = ERRCODE_PROGRAM_LIMIT_EXCEEDED;
-			break;
-		default:
-			break;
-	}
-
+	errno = err->sys_errno;
 	ereport(ERROR,
-			(err->code == SHF_ERR_IO ? errcode_for_file_access() : errcode(sqlstate),
-			 errmsg("could not read table \"%s\": %s", relname, err->message),
+			(shuffle_errcode(err), errmsg("could not read table \"%s\": %s", relname, err->message),
 			 missing ? errhint("Files of shuffle tables are not in the write-ahead log: "
 							   "a standby, or a server restored without them, cannot read "
 							   "the table.") :
@@ -163,9 +143,8 @@ shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc 
 		}
 
 		schema = shf_reader_schema(file->reader);
-		for (int i = 0; i < 16; i++)
-			snprintf(expected + 2 * i, 3, "%02x", segment->id[i]);
-		id = shf_meta_get(schema->meta, schema->nmeta, "shuffle:segment_id");
+		shf_segment_id_text(segment->id, expected);
+		id = shf_meta_get(schema->meta, schema->nmeta, SHF_META_SEGMENT_ID);
 		if (id == NULL || strcmp(id, expected) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),

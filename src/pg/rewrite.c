@@ -36,7 +36,6 @@
 #include "storage/smgr.h"
 #include "utils/backend_progress.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -221,13 +220,6 @@ report_progress(uint64 rows)
 	pgstat_progress_update_multi_param(2, index, value);
 }
 
-static void
-count_dead_rows(const ShuffleSegmentRow *row, bool dead, void *arg)
-{
-	if (dead)
-		*(int64 *) arg += row->rows;
-}
-
 void
 shuffle_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, double *num_tuples,
 						 double *tups_vacuumed)
@@ -236,7 +228,6 @@ shuffle_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, dou
 	ShuffleReadState *reading;
 	Snapshot		  snapshot;
 	int64			  rows;
-	int64			  dead = 0;
 
 	if (index != NULL)
 		ereport(
@@ -266,9 +257,8 @@ shuffle_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index, dou
 	shuffle_reading_end(reading);
 
 	/* What compaction has left for old snapshots goes with the old storage. */
-	shuffle_catalog_versions(&storage, count_dead_rows, &dead);
 	*num_tuples = (double) rows;
-	*tups_vacuumed = (double) dead;
+	*tups_vacuumed = (double) shuffle_catalog_dead_rows(&storage);
 }
 
 /* ---------------------------------------------------------------- SET TABLESPACE */
@@ -398,10 +388,7 @@ shuffle_copy_data(Relation rel, const RelFileLocator *locator)
 	move.to = shuffle_storage_from_locator(*locator);
 	shuffle_states_before_read(&move.from, NULL);
 
-	ScanKeyInit(&keys[0], Anum_segment_tablespace, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(move.from.tablespace));
-	ScanKeyInit(&keys[1], Anum_segment_filenumber, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(move.from.filenumber));
+	shuffle_catalog_storage_keys(keys, &move.from);
 	indexes = CatalogOpenIndexes(segments);
 	scan = systable_beginscan(segments, shuffle_catalog_relid(SHUFFLE_SEGMENT_PKEY), true,
 							  SnapshotSelf, 2, keys);

@@ -53,7 +53,7 @@ typedef struct ShuffleScan
 	/* what is scanned: blocks, and rows of the boundary blocks by their TIDs */
 	int64  first_block;
 	int64  end_block;
-	uint64 first_key; /* smallest and largest TID as tid_key() */
+	uint64 first_key; /* smallest and largest TID as shuffle_row_key() */
 	uint64 last_key;
 
 	ScanPlace	   place;
@@ -68,13 +68,6 @@ typedef struct ShuffleScan
 
 	struct ShuffleAnalyze *analyze;
 } ShuffleScan;
-
-/* TIDs as numbers in scan order. */
-static inline uint64
-tid_key(int32 segment, uint64 row)
-{
-	return ((uint64) segment << 27) | row;
-}
 
 TableScanDesc
 shuffle_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
@@ -240,7 +233,7 @@ next_block(ShuffleScan *scan, bool forward, TupleDesc desc)
 		scan->place = SCAN_INSIDE;
 
 		/* Only the blocks at the ends of a range of TIDs have rows outside of it. */
-		key = tid_key(scan->cur->segment, scan->cur->first_row);
+		key = shuffle_row_key(scan->cur->segment, scan->cur->first_row);
 		if (key > scan->last_key || key + (scan->cur->rows - 1) < scan->first_key)
 			continue;
 		scan->first_row = (key < scan->first_key) ? (uint32) (scan->first_key - key) : 0;
@@ -323,19 +316,21 @@ shuffle_scan_getnextslot(TableScanDesc sscan, ScanDirection direction, TupleTabl
 }
 
 /*
- * Limits the scan to TIDs from mintid to maxtid, whatever these contain: offsets run
- * from 1 to 32768 here, those outside come before or behind all of their "page".
+ * Limits the scan to TIDs from mintid to maxtid, whatever these contain: offsets run from 1
+ * to SHUFFLE_MAX_OFFSET here, those outside come before or behind all of their "page".
  */
 void
 shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer maxtid)
 {
 	ShuffleScan		 *scan = (ShuffleScan *) sscan;
 	ShuffleReadState *reading = shuffle_scan_reading(sscan, RelationGetDescr(sscan->rs_rd));
-	int64			  low = (int64) ItemPointerGetBlockNumberNoCheck(mintid) << 15;
-	int64			  high = (int64) ItemPointerGetBlockNumberNoCheck(maxtid) << 15;
+	int64			  low = (int64) ItemPointerGetBlockNumberNoCheck(mintid) << SHUFFLE_OFFSET_BITS;
+	int64  high = (int64) ItemPointerGetBlockNumberNoCheck(maxtid) << SHUFFLE_OFFSET_BITS;
+	int32  segment;
+	uint64 row;
 
-	low += Max(Min((int) ItemPointerGetOffsetNumberNoCheck(mintid), 32769) - 1, 0);
-	high += Min((int) ItemPointerGetOffsetNumberNoCheck(maxtid), 32768) - 1;
+	low += Max(Min((int) ItemPointerGetOffsetNumberNoCheck(mintid), SHUFFLE_MAX_OFFSET + 1) - 1, 0);
+	high += Min((int) ItemPointerGetOffsetNumberNoCheck(maxtid), SHUFFLE_MAX_OFFSET) - 1;
 
 	scan->place = SCAN_START;
 	scan->cur = NULL;
@@ -346,10 +341,10 @@ shuffle_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid, ItemPointer m
 
 	scan->first_key = (uint64) low;
 	scan->last_key = (uint64) high;
-	scan->first_block =
-		shuffle_reading_locate(reading, (int32) (low >> 27), low & ((INT64CONST(1) << 27) - 1));
-	scan->end_block =
-		shuffle_reading_locate(reading, (int32) (high >> 27), high & ((INT64CONST(1) << 27) - 1));
+	shuffle_row_of_key(scan->first_key, &segment, &row);
+	scan->first_block = shuffle_reading_locate(reading, segment, row);
+	shuffle_row_of_key(scan->last_key, &segment, &row);
+	scan->end_block = shuffle_reading_locate(reading, segment, row);
 	scan->end_block = Min(scan->end_block + 1, shuffle_reading_blocks(reading));
 }
 
@@ -363,7 +358,7 @@ shuffle_scan_tid_valid(TableScanDesc sscan, ItemPointer tid)
 	uint64			   row;
 
 	if (ItemPointerGetOffsetNumberNoCheck(tid) < 1 ||
-		ItemPointerGetOffsetNumberNoCheck(tid) > 32768)
+		ItemPointerGetOffsetNumberNoCheck(tid) > SHUFFLE_MAX_OFFSET)
 		return false;
 	shuffle_tid_decode(tid, &number, &row);
 	segment = shuffle_catalog_segment(&storage, number, sscan->rs_snapshot);

@@ -46,7 +46,10 @@ extern bool	 shuffle_setting_sync;
 
 /* ------------------------------------------------------------ error.c */
 
-/* Raises an engine error with the SQLSTATE that fits (58P01/53100/XX001/53200/22023 ...). */
+/* In ereport(), which errno must have reached as err->sys_errno: the SQLSTATE that fits. */
+extern int shuffle_errcode(const ShfError *err);
+
+/* Raises an engine error with its SQLSTATE (58P01/53100/XX001/53200/22023 ...). */
 extern void shuffle_raise(const ShfError *err) pg_attribute_noreturn();
 
 /* Says that an object of the extension ("table", "function") is of another version. */
@@ -612,25 +615,42 @@ extern void shuffle_refuse_published(Oid relid, Oid namespace, const char *name)
 /* ------------------------------------------------------------ row numbers */
 
 /*
- * TIDs: 47 bits = segment number (20) and row number (27), the low 15 bits + 1 in the
- * offset, the rest in the block number, so that offsets are never 0.
+ * Rows of a table are numbered with 47 bits: segment number (20) and row number (27).  In a
+ * TID the low 15 of them + 1 are the offset, so that it is never 0, the others the block.
  */
+#define SHUFFLE_ROW_BITS	27
+#define SHUFFLE_OFFSET_BITS 15
+#define SHUFFLE_MAX_OFFSET	(1 << SHUFFLE_OFFSET_BITS)
+
+static inline uint64
+shuffle_row_key(int32 segment, uint64 row)
+{
+	return ((uint64) segment << SHUFFLE_ROW_BITS) | row;
+}
+
+static inline void
+shuffle_row_of_key(uint64 key, int32 *segment, uint64 *row)
+{
+	*segment = (int32) (key >> SHUFFLE_ROW_BITS);
+	*row = key & ((UINT64CONST(1) << SHUFFLE_ROW_BITS) - 1);
+}
+
 static inline void
 shuffle_tid_encode(ItemPointer tid, int32 segment, uint64 row)
 {
-	uint64 v = ((uint64) segment << 27) | row;
+	uint64 key = shuffle_row_key(segment, row);
 
-	ItemPointerSet(tid, (BlockNumber) (v >> 15), (OffsetNumber) ((v & 0x7FFF) + 1));
+	ItemPointerSet(tid, (BlockNumber) (key >> SHUFFLE_OFFSET_BITS),
+				   (OffsetNumber) (key % SHUFFLE_MAX_OFFSET + 1));
 }
 
 static inline void
 shuffle_tid_decode(ItemPointer tid, int32 *segment, uint64 *row)
 {
-	uint64 v = ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << 15) |
+	uint64 key = ((uint64) ItemPointerGetBlockNumberNoCheck(tid) << SHUFFLE_OFFSET_BITS) |
 		(uint64) (ItemPointerGetOffsetNumberNoCheck(tid) - 1);
 
-	*segment = (int32) (v >> 27);
-	*row = v & ((UINT64CONST(1) << 27) - 1);
+	shuffle_row_of_key(key, segment, row);
 }
 
 /* ------------------------------------------------------------ read_state.c */

@@ -278,13 +278,6 @@ am_relation_copy_for_cluster(Relation old_rel, Relation new_rel, Relation index,
 	shuffle_copy_for_cluster(old_rel, new_rel, index, num_tuples, tups_vacuumed);
 }
 
-static void
-count_dead_rows(const ShuffleSegmentRow *row, bool dead, void *arg)
-{
-	if (dead)
-		*(int64 *) arg += row->rows;
-}
-
 /*
  * There are no transaction ids to freeze: the ages advance to what is certain for any
  * table, and the statistics become exact.  What is dead are whole segments that
@@ -299,7 +292,7 @@ am_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrate
 	TimestampTz	   start = GetCurrentTimestamp();
 	Snapshot	   snapshot = shuffle_latest_snapshot();
 	ShuffleTotals  totals;
-	int64		   dead = 0;
+	int64		   dead;
 	uint64		   removed;
 	BlockNumber	   pages;
 
@@ -307,7 +300,7 @@ am_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrate
 	UnregisterSnapshot(snapshot);
 
 	removed = shuffle_sweep_storage(&storage);
-	shuffle_catalog_versions(&storage, count_dead_rows, &dead);
+	dead = shuffle_catalog_dead_rows(&storage);
 
 	pages = shuffle_pages(totals.bytes);
 	shuffle_update_relstats(rel, pages, (double) totals.rows, oldest_xmin, oldest_multi);
