@@ -23,7 +23,7 @@ shf_rowbuf_fixed_memory(const ShfRowLayout *layout, uint32_t partitions)
 		layout->fixed_bytes;
 }
 
-/* Makes the first bytes of the region, and the slack behind them, accessible. */
+/* Makes the first bytes of the mapping, and the slack behind them, accessible. */
 static bool
 commit(ShfRowBuf *rb, size_t bytes)
 {
@@ -32,6 +32,41 @@ commit(ShfRowBuf *rb, size_t bytes)
 	if (mprotect(rb->region, bytes + SHF_ROWBUF_SLACK, PROT_READ | PROT_WRITE) != 0)
 		return false;
 	rb->committed = bytes;
+	return true;
+}
+
+/* Moves the rows from the small region that all begin in to a mapping. */
+static bool
+map_region(ShfRowBuf *rb)
+{
+	uint8_t *first = rb->region;
+	uint8_t *region;
+	size_t	 tag_bytes = (size_t) rb->nrows * sizeof(uint32_t);
+
+	region = mmap(NULL, rb->region_bytes + SHF_ROWBUF_SLACK, PROT_NONE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (region == MAP_FAILED)
+		return false;
+	rb->region = region;
+	if (!commit(rb, rb->usable))
+	{
+		munmap(region, rb->region_bytes + SHF_ROWBUF_SLACK);
+		rb->region = first;
+		return false;
+	}
+
+	/*
+	 * Rows are gathered in partition order, which is random access: with small pages
+	 * nearly every row of a large arena misses the TLB.  Advice only.
+	 */
+	if (rb->region_bytes > 2 * SMALL_PAGES_BYTES)
+		madvise(region + SMALL_PAGES_BYTES, rb->region_bytes - SMALL_PAGES_BYTES, MADV_HUGEPAGE);
+
+	memcpy(region, first, rb->used);
+	memcpy(region + rb->usable - tag_bytes, first + rb->usable - tag_bytes, tag_bytes);
+	rb->tags = (uint32_t *) (region + rb->usable);
+	rb->mapped = true;
+	free(first);
 	return true;
 }
 
@@ -47,10 +82,8 @@ shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions, 
 	rb->null_words = (layout->nfields + 31) / 32;
 	rb->nulls = calloc((size_t) rb->null_words + 1, sizeof(*rb->nulls));
 	rb->counts = calloc((size_t) partitions + 1, sizeof(*rb->counts));
-	rb->region = mmap(NULL, region_bytes + SHF_ROWBUF_SLACK, PROT_NONE,
-					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (rb->region == MAP_FAILED)
-		rb->region = NULL;
+	rb->usable = (region_bytes < SHF_ROWBUF_FIRST ? region_bytes : SHF_ROWBUF_FIRST) & ~(size_t) 7;
+	rb->region = malloc(rb->usable + SHF_ROWBUF_SLACK);
 	rb->region_bytes = region_bytes;
 	if (rb->staging == NULL || rb->nulls == NULL || rb->counts == NULL || rb->region == NULL)
 	{
@@ -59,20 +92,7 @@ shf_rowbuf_init(ShfRowBuf *rb, const ShfRowLayout *layout, uint32_t partitions, 
 						 (unsigned long long) region_bytes);
 	}
 
-	/*
-	 * Rows are gathered in partition order, which is random access: with small pages
-	 * nearly every row of a large arena misses the TLB.  Advice only.
-	 */
-	if (region_bytes > 2 * SMALL_PAGES_BYTES)
-		madvise(rb->region + SMALL_PAGES_BYTES, region_bytes - SMALL_PAGES_BYTES, MADV_HUGEPAGE);
-
-	rb->usable = (region_bytes < SHF_ROWBUF_FIRST ? region_bytes : SHF_ROWBUF_FIRST) & ~(size_t) 7;
 	rb->tags = (uint32_t *) (rb->region + rb->usable);
-	if (!commit(rb, rb->usable))
-	{
-		shf_rowbuf_release(rb);
-		return shf_error(err, SHF_ERR_NOMEM, "out of memory for a row buffer");
-	}
 	return SHF_OK;
 }
 
@@ -82,8 +102,10 @@ shf_rowbuf_release(ShfRowBuf *rb)
 	free(rb->staging);
 	free(rb->nulls);
 	free(rb->counts);
-	if (rb->region != NULL)
+	if (rb->mapped)
 		munmap(rb->region, rb->region_bytes + SHF_ROWBUF_SLACK);
+	else
+		free(rb->region);
 	memset(rb, 0, sizeof(*rb));
 }
 
@@ -202,8 +224,9 @@ shf_rowbuf_resize(ShfRowBuf *rb, size_t usable)
 	usable &= ~(size_t) 7;
 	if (usable == rb->usable)
 		return true;
-	if (usable > rb->region_bytes || rb->used + SHF_ROW_OVERHEAD * (uint64_t) rb->nrows > usable ||
-		!commit(rb, usable))
+	if (usable > rb->region_bytes || rb->used + SHF_ROW_OVERHEAD * (uint64_t) rb->nrows > usable)
+		return false;
+	if (usable > rb->usable && !((rb->mapped || map_region(rb)) && commit(rb, usable)))
 		return false;
 	top = (uint32_t *) (rb->region + usable);
 	memmove(top - rb->nrows, rb->tags - rb->nrows, tag_bytes);
@@ -214,7 +237,7 @@ shf_rowbuf_resize(ShfRowBuf *rb, size_t usable)
 		size_t from = (usable + page - 1) & ~(page - 1);
 		size_t to = rb->usable & ~(page - 1);
 
-		if (from < to)
+		if (from < to && rb->mapped)
 			madvise(rb->region + from, to - from, MADV_DONTNEED);
 		if (rb->touched > usable)
 			rb->touched = usable;
@@ -227,7 +250,10 @@ shf_rowbuf_resize(ShfRowBuf *rb, size_t usable)
 void
 shf_rowbuf_shrink(ShfRowBuf *rb)
 {
-	madvise(rb->region, rb->usable + SHF_ROWBUF_SLACK, MADV_DONTNEED);
+	if (rb->mapped)
+		madvise(rb->region, rb->usable + SHF_ROWBUF_SLACK, MADV_DONTNEED);
+	else if (!map_region(rb))
+		return;
 	rb->touched = 0;
 	if (rb->usable > SHF_ROWBUF_FIRST)
 		rb->usable = SHF_ROWBUF_FIRST;

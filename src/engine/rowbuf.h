@@ -3,7 +3,7 @@
  *	  The row buffer: packed rows of all partitions in one arena, sorted by partition
  *	  when it is full.
  *
- * One anonymous mapping holds everything that grows with the rows:
+ * One region holds everything that grows with the rows:
  *
  *	  | rows, in order of arrival ->      ... free ...      <- order | <- tags |
  *	  0                             used                                    usable
@@ -13,8 +13,10 @@
  * instead of a cache line.  The order array, one uint32 per row (offset in units of 8
  * bytes), is filled by the sort; append keeps its room free.
  *
- * The mapping is address space only; "usable" says how much of it is memory.  It begins
- * small and is enlarged by shf_rowbuf_resize(), so that a few rows touch a few pages.
+ * The region is an anonymous mapping, address space only; "usable" says how much of it is
+ * memory.  It begins small and is enlarged by shf_rowbuf_resize(), so that a few rows touch a
+ * few pages.  Before it is enlarged for the first time it is malloc memory: for a single row,
+ * to make a mapping, to fault its pages in and to unmap it would cost more than all else.
  *
  * A row buffer belongs to one thread at a time; a second one can be filled while this
  * one is drained.
@@ -41,7 +43,8 @@ typedef struct ShfRowBuf
 	uint32_t		   *nulls; /* OR of the null bitmaps of all rows */
 
 	uint8_t	 *region;
-	size_t	  region_bytes; /* mapped, SHF_ROWBUF_SLACK apart */
+	bool	  mapped;		/* else malloc memory of "usable" bytes */
+	size_t	  region_bytes; /* of the mapping, SHF_ROWBUF_SLACK apart */
 	size_t	  committed;	/* accessible part of it */
 	size_t	  usable;		/* a multiple of 8 */
 	size_t	  used;
@@ -144,7 +147,7 @@ extern ShfAppend shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *ro
  */
 extern bool shf_rowbuf_resize(ShfRowBuf *rb, size_t usable);
 
-/* Gives back all memory of an empty buffer, which begins small again. */
+/* Gives back what memory of an empty buffer can be given back; it begins small again. */
 extern void shf_rowbuf_shrink(ShfRowBuf *rb);
 
 /*
