@@ -239,7 +239,7 @@ typedef struct ShfCodec
 {
 	ShfCodecKind kind;
 
-	/* lz4: 1 = fast, 2..12 as the lz4 program (3 and up is HC); zstd: ZSTD_minCLevel()..22, not 0 */
+	/* lz4: 1 = fast, 2..12 as the lz4 program (from 3 on HC); zstd: ZSTD_minCLevel()..22, not 0 */
 	int level;
 } ShfCodec;
 

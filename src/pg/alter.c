@@ -67,8 +67,7 @@ same_storage(Relation rel, const RoutingNote *note)
 {
 	ShuffleStorage storage = shuffle_storage_of(rel);
 
-	return storage.tablespace == note->storage.tablespace &&
-		storage.filenumber == note->storage.filenumber;
+	return shuffle_same_storage(&storage, &note->storage);
 }
 
 /* The options, if rows go by keys that are all there. */
@@ -77,14 +76,7 @@ routing_options(Relation rel)
 {
 	ShuffleOptions *options = shuffle_options_of(rel);
 
-	if (options->method != SHUFFLE_HASH && options->method != SHUFFLE_RANGE)
-		return NULL;
-	for (int i = 0; i < options->nkeys; i++)
-	{
-		if (options->keys[i] == 0)
-			return NULL;
-	}
-	return options;
+	return shuffle_options_have_keys(options) ? options : NULL;
 }
 
 /* The descriptor still is the one from before the change. */

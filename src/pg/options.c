@@ -256,10 +256,21 @@ shuffle_options_default(ShuffleOptions *options)
 	options->types = SHUFFLE_TYPES_ARROW;
 }
 
-static bool
-method_has_keys(ShuffleMethod method)
+bool
+shuffle_method_has_keys(ShuffleMethod method)
 {
 	return method == SHUFFLE_HASH || method == SHUFFLE_RANGE;
+}
+
+bool
+shuffle_options_have_keys(const ShuffleOptions *options)
+{
+	for (int i = 0; i < options->nkeys; i++)
+	{
+		if (options->keys[i] == 0)
+			return false;
+	}
+	return shuffle_method_has_keys(options->method);
 }
 
 void
@@ -288,13 +299,13 @@ shuffle_options_check(const ShuffleOptions *options, bool stored)
 				 errhint("Name key columns, or use method \"%s\".",
 						 shuffle_method_name(SHUFFLE_ROUND_ROBIN))));
 
-	if (method_has_keys(options->method) && options->nkeys == 0)
+	if (shuffle_method_has_keys(options->method) && options->nkeys == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("method \"%s\" needs key columns", method),
 				 errhint("Name them with the option \"keys\", or use method \"%s\".",
 						 shuffle_method_name(SHUFFLE_ROUND_ROBIN))));
-	if (!method_has_keys(options->method) && options->nkeys > 0)
+	if (!shuffle_method_has_keys(options->method) && options->nkeys > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("method \"%s\" takes no key columns", method),

@@ -88,12 +88,14 @@ shuffle_progress_phase(int token, ShufflePhase phase)
 void
 shuffle_progress_report(int token, ShufflePhase phase, uint64 rows, uint64 bytes)
 {
+	/* those of COPY last: they are left to it where the slot is its own */
 	const int	index[] = {PARAM_PHASE,	 PARAM_ROWS,	  PARAM_BYTES,
 						   PARAM_ACTIVE, PARAM_COPY_ROWS, PARAM_COPY_BYTES};
 	const int64 value[] = {phase, rows, bytes, 1, rows, bytes};
 
 	if (holds(token))
-		pgstat_progress_update_multi_param(own_command ? 6 : 4, index, value);
+		pgstat_progress_update_multi_param(own_command ? lengthof(index) : lengthof(index) - 2,
+										   index, value);
 }
 
 void

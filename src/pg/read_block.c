@@ -266,8 +266,7 @@ bool
 shuffle_block_has_row(const ShuffleBlock *block, const ShuffleStorage *storage, int32 segment,
 					  uint64 row)
 {
-	return block->file->storage.tablespace == storage->tablespace &&
-		block->file->storage.filenumber == storage->filenumber && block->segment == segment &&
+	return shuffle_same_storage(&block->file->storage, storage) && block->segment == segment &&
 		row >= block->first_row && row - block->first_row < block->rows;
 }
 

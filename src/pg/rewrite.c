@@ -60,20 +60,6 @@ struct ShuffleRewriter
 	uint64			 rows;
 };
 
-/* Can every row be routed by its values alone? */
-static bool
-can_route(const ShuffleOptions *options)
-{
-	if (options->method != SHUFFLE_HASH && options->method != SHUFFLE_RANGE)
-		return false;
-	for (int i = 0; i < options->nkeys; i++)
-	{
-		if (options->keys[i] == 0)
-			return false;
-	}
-	return true;
-}
-
 /* The writer is about to open files: callback of ShuffleWriteSpec. */
 static void
 opening(void *arg)
@@ -104,7 +90,7 @@ shuffle_rewriter_begin(Relation dest, int progress)
 	rewriter->cxt = cxt;
 	rewriter->desc = RelationGetDescr(dest);
 	rewriter->options = shuffle_options_of(dest);
-	rewriter->route = can_route(rewriter->options);
+	rewriter->route = shuffle_options_have_keys(rewriter->options);
 	rewriter->subid = GetCurrentSubTransactionId();
 	shuffle_place_make(&rewriter->place, &storage);
 

@@ -210,7 +210,7 @@ shuffle_router_create(const ShuffleOptions *options, TupleDesc desc, uint32 star
 	router->method = options->method;
 	router->partitions = options->partitions;
 	router->next = start % router->partitions;
-	if (options->method != SHUFFLE_HASH && options->method != SHUFFLE_RANGE)
+	if (!shuffle_method_has_keys(options->method))
 		return router;
 
 	router->nkeys = options->nkeys;

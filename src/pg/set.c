@@ -83,7 +83,7 @@ new_options(Relation rel, ShuffleWriteArgs *args, ShuffleOptions *stored)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("bounds of %d range partitions of table \"%s\" are missing",
 						options->partitions, RelationGetRelationName(rel)),
-				 errhint("Use bounds => '{...}' with %d cut points. shuffle_write() can estimate "
+				 errhint("Use bounds => '{...}' with %d cut points.  shuffle_write() can estimate "
 						 "them from the data it writes.",
 						 options->partitions - 1)));
 

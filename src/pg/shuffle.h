@@ -125,6 +125,12 @@ extern void shuffle_options_default(ShuffleOptions *options);
  */
 extern void shuffle_options_check(const ShuffleOptions *options, bool stored);
 
+/* Does it route rows by keys: hash or range? */
+extern bool shuffle_method_has_keys(ShuffleMethod method);
+
+/* Does the table route rows by keys, all of which have their column? */
+extern bool shuffle_options_have_keys(const ShuffleOptions *options);
+
 /* Do both send every row to the same partition?  Codec, types and layout do not matter. */
 extern bool shuffle_options_same_routing(const ShuffleOptions *a, const ShuffleOptions *b);
 
@@ -296,6 +302,12 @@ typedef struct ShuffleStorage
 	Oid			  tablespace; /* 0: the database's default, as in pg_class.reltablespace */
 	RelFileNumber filenumber;
 } ShuffleStorage;
+
+static inline bool
+shuffle_same_storage(const ShuffleStorage *a, const ShuffleStorage *b)
+{
+	return a->filenumber == b->filenumber && a->tablespace == b->tablespace;
+}
 
 extern ShuffleStorage shuffle_storage_of(Relation rel);
 

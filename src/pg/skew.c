@@ -348,7 +348,7 @@ collect(Oid relid, const char *by)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized value for argument \"%s\": \"%s\"", "by", by),
-				 errhint("Valid values are \"rows\" and \"bytes\".")));
+				 errhint("Valid values: \"rows\", \"bytes\".")));
 	skew->unit = strcmp(by, "rows") == 0 ? "rows" : "bytes";
 	skew->relation = pstrdup(RelationGetRelationName(rel));
 	skew->key = key_names(options, RelationGetDescr(rel));

@@ -58,6 +58,10 @@ enum
 	NMETRICS
 };
 
+/* Of what is stored, before the metrics: segments, rows, raw_bytes, stored_bytes, blocks. */
+#define NCOUNTS	 5
+#define NCOLUMNS (1 + NCOUNTS + NMETRICS)
+
 static void
 fill_metrics(int64 *entries, const ShfMetrics *m)
 {
@@ -153,16 +157,16 @@ Datum
 shuffle_write_stats(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	int64		   sum[5] = {0};
+	int64		   sum[NCOUNTS] = {0};
 	int64		   sum_metrics[NMETRICS] = {0};
 
-	shuffle_require_signature(fcinfo, 0, 6 + NMETRICS);
+	shuffle_require_signature(fcinfo, 0, NCOLUMNS);
 	InitMaterializedSRF(fcinfo, 0);
 	for (int p = 0; p <= last.nprocesses && last.write != NULL; p++)
 	{
-		Datum values[6 + NMETRICS];
-		bool  isnull[6 + NMETRICS] = {false};
-		int64 counts[5];
+		Datum values[NCOLUMNS];
+		bool  isnull[NCOLUMNS] = {false};
+		int64 counts[NCOUNTS];
 		int64 metrics[NMETRICS];
 
 		if (p < last.nprocesses)
@@ -176,7 +180,7 @@ shuffle_write_stats(PG_FUNCTION_ARGS)
 			counts[3] = stats->stored_bytes;
 			counts[4] = stats->blocks;
 			fill_metrics(metrics, &stats->metrics);
-			for (int i = 0; i < 5; i++)
+			for (int i = 0; i < NCOUNTS; i++)
 				sum[i] += counts[i];
 			for (int i = 0; i < NMETRICS; i++)
 				sum_metrics[i] = i == METRIC_ELAPSED ? Max(sum_metrics[i], metrics[i]) :
@@ -189,11 +193,12 @@ shuffle_write_stats(PG_FUNCTION_ARGS)
 			memcpy(counts, sum, sizeof(counts));
 			memcpy(metrics, sum_metrics, sizeof(metrics));
 		}
-		for (int i = 0; i < 5; i++)
+		for (int i = 0; i < NCOUNTS; i++)
 			values[1 + i] = Int64GetDatum(counts[i]);
 		for (int i = 0; i < NMETRICS; i++)
-			values[6 + i] = i < METRIC_ELAPSED ? Int64GetDatum(metrics[i]) :
-												 Float8GetDatum((double) metrics[i] / 1e6);
+			values[1 + NCOUNTS + i] = i < METRIC_ELAPSED ?
+				Int64GetDatum(metrics[i]) :
+				Float8GetDatum((double) metrics[i] / 1e6);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, isnull);
 	}
 	return (Datum) 0;

@@ -318,9 +318,8 @@ create_table(ShuffleTarget *target, TupleDesc desc)
 {
 	CreateStmt	*create = makeNode(CreateStmt);
 	PlannedStmt *utility = makeNode(PlannedStmt);
-	char		*text = psprintf(
-			   "CREATE TABLE %s USING %s",
-			   quote_qualified_identifier(target->name->schemaname, target->name->relname), SHUFFLE_AM);
+	const char	*name = quote_qualified_identifier(target->name->schemaname, target->name->relname);
+	char		*text = psprintf("CREATE TABLE %s USING %s", name, SHUFFLE_AM);
 
 	for (int i = 0; i < desc->natts; i++)
 	{

@@ -326,7 +326,7 @@ replace_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarge
 		set_keys(options, args, desc, target->attnums);
 
 	/* The method follows the keys, and the keys the method, where only one is given. */
-	has_keys = options->method == SHUFFLE_HASH || options->method == SHUFFLE_RANGE;
+	has_keys = shuffle_method_has_keys(options->method);
 	if (args->method == NULL && args->has_keys && has_keys != (options->nkeys > 0))
 		options->method = options->nkeys > 0 ? SHUFFLE_HASH : SHUFFLE_ROUND_ROBIN;
 	else if (args->method != NULL && !args->has_keys && !has_keys)

@@ -105,12 +105,6 @@ static uint64		 retry_memory = 0; /* draining is no use below */
 
 /* ---------------------------------------------------------------- life of a state */
 
-static inline bool
-same_storage(const ShuffleStorage *a, const ShuffleStorage *b)
-{
-	return a->filenumber == b->filenumber && a->tablespace == b->tablespace;
-}
-
 static inline void
 count_memory(WriteState *state)
 {
@@ -424,7 +418,7 @@ shuffle_states_before_read(const ShuffleStorage *storage, Snapshot snapshot)
 	{
 		WriteState *state = dlist_container(WriteState, node, iter.cur);
 
-		if (storage != NULL && !same_storage(storage, &state->storage))
+		if (storage != NULL && !shuffle_same_storage(storage, &state->storage))
 			continue;
 		if (snapshot != NULL && IsMVCCSnapshot(snapshot) && state->cid >= snapshot->curcid)
 			continue;
@@ -441,7 +435,7 @@ shuffle_states_discard(const ShuffleStorage *storage)
 	{
 		WriteState *state = dlist_container(WriteState, node, iter.cur);
 
-		if (same_storage(storage, &state->storage))
+		if (shuffle_same_storage(storage, &state->storage))
 			free_state(state);
 	}
 }
@@ -555,8 +549,9 @@ shuffle_states_insert(Relation rel, TupleTableSlot *slot, CommandId cid)
 	ShuffleStorage storage = shuffle_storage_of(rel);
 	WriteState	  *state = latest;
 
-	if (state == NULL || !same_storage(&state->storage, &storage) || !same_command(state, cid) ||
-		state->stale || state->writer == NULL || state->subid != GetCurrentSubTransactionId())
+	if (state == NULL || !shuffle_same_storage(&state->storage, &storage) ||
+		!same_command(state, cid) || state->stale || state->writer == NULL ||
+		state->subid != GetCurrentSubTransactionId())
 		state = latest = find_state(rel, &storage, cid);
 
 	slot_getallattrs(slot);

@@ -296,17 +296,15 @@ raise_open_error(const ShuffleWriteSpec *spec, const ShfSchema *schema,
 	uint64 needed = shf_writer_min_memory(schema, engine);
 
 	if (needed > engine->memory_limit)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("\"%s\" is too small for this table", "shuffle_ext.memory_limit"),
-			 errdetail(
-				 "It is %d kB; the table's columns (%d) and partitions (%d) need at least " UINT64_FORMAT
-				 " kB.",
-				 spec->memory_limit_kb, schema->nfields, spec->options->partitions,
-				 (needed + 1023) / 1024),
-			 errhint("Raise \"%s\", or lower \"%s\" or the number of partitions.",
-					 "shuffle_ext.memory_limit", "shuffle_ext.block_bytes")));
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("\"%s\" is too small for this table", "shuffle_ext.memory_limit"),
+				 errdetail("It is %d kB; the table's columns (%d) and partitions (%d) need "
+						   "at least " UINT64_FORMAT " kB.",
+						   spec->memory_limit_kb, schema->nfields, spec->options->partitions,
+						   (needed + 1023) / 1024),
+				 errhint("Raise \"%s\", or lower \"%s\" or the number of partitions.",
+						 "shuffle_ext.memory_limit", "shuffle_ext.block_bytes")));
 	shuffle_raise(err);
 }
 

@@ -31,6 +31,8 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "catalog/storage.h"
@@ -38,8 +40,6 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-
-#include <sys/stat.h>
 
 #include "alter.h"
 #include "shuffle.h"
@@ -140,8 +140,7 @@ abort_owned(SubTransactionId subid, SubTransactionId parent)
 			{
 				ShuffleStorage storage = shuffle_storage_from_locator(dropped[i]);
 
-				going = storage.tablespace == entry->storage.tablespace &&
-					storage.filenumber == entry->storage.filenumber;
+				going = shuffle_same_storage(&storage, &entry->storage);
 			}
 			if (going)
 				shuffle_unlink_storage(entry->dir);
