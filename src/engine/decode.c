@@ -137,16 +137,13 @@ check_validity(const ShfBatch *b, const ShfColumn *c, ShfError *err)
 	int64_t		   whole = c->length / 64;
 	int64_t		   rest = c->length % 64;
 	int64_t		   present = 0;
-	uint64_t	   word;
 
 	for (int64_t i = 0; i < whole; i++)
-	{
-		memcpy(&word, bits + 8 * i, 8);
-		present += __builtin_popcountll(word);
-	}
+		present += __builtin_popcountll(shf_load64(bits + 8 * i));
 	if (rest > 0)
 	{
-		word = 0;
+		uint64_t word = 0;
+
 		memcpy(&word, bits + 8 * whole, (size_t) (rest + 7) / 8);
 		present += __builtin_popcountll(word & ((UINT64_C(1) << rest) - 1));
 	}
@@ -195,7 +192,7 @@ check_decimals(const ShfBatch *b, const ShfColumn *c, ShfError *err)
 {
 	bool beyond = false;
 
-	if (c->field->precision <= 18)
+	if (c->field->precision <= SHF_NARROW_DIGITS)
 	{
 		uint64_t limit = 1;
 		uint64_t wrong = 0;

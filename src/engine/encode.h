@@ -131,12 +131,6 @@ typedef struct ShfArrowEncoder
 	uint8_t *large_header;	 /* its message without body */
 } ShfArrowEncoder;
 
-static inline uint64_t
-shf_pad8(uint64_t n)
-{
-	return (n + 7) & ~UINT64_C(7);
-}
-
 /* Buffers of a compressed block shorter than this are not worth a frame. */
 #define SHF_MIN_FRAME_INPUT 64
 

@@ -1,7 +1,7 @@
 /*
  * flatbuf.h
  *	  The Arrow flatbuffers we need: Schema and Footer built and parsed, RecordBatch
- *	  parsed.  (RecordBatch messages are made from a constant template, block.h.)
+ *	  parsed.  (RecordBatch messages are made from a constant template, template.h.)
  *
  * Source of all tables: apache/arrow format/Schema.fbs, Message.fbs, File.fbs.
  * The builder is deterministic: equal input gives equal bytes, so that a file can be

@@ -382,6 +382,7 @@ build_fields(FbBuilder *b, size_t ref, const ShfField *fields, int nfields)
 			fb_set(&field, FB_FIELD_NULLABLE, 1, 1);
 		fb_set(&field, FB_FIELD_TYPE_TYPE, 1, member);
 		fb_set_offset(&field, FB_FIELD_TYPE);
+
 		/* Older readers insist on a children vector, also on an empty one. */
 		fb_set_offset(&field, FB_FIELD_CHILDREN);
 		if (f->nmeta > 0)

@@ -4,6 +4,8 @@
  */
 #include "nested.h"
 
+#include "bytes.h"
+
 #include <stdlib.h>
 
 static ShfCode
@@ -269,7 +271,7 @@ append_value(ShfBuilder *b, const uint8_t **p, const uint8_t *end, ShfError *err
 	{
 		if (left < sizeof(n))
 			return malformed(b, err);
-		memcpy(&n, *p, sizeof(n));
+		n = shf_load32(*p);
 		*p += sizeof(n);
 
 		/* Every element takes at least its null flag. */
@@ -344,16 +346,10 @@ shf_builder_append_null(ShfBuilder *b, ShfError *err)
 	return append_null(b, err);
 }
 
-static inline uint64_t
-pad8(uint64_t n)
-{
-	return (n + 7) & ~UINT64_C(7);
-}
-
 uint64_t
 shf_builder_bytes(const ShfBuilder *b)
 {
-	uint64_t bytes = pad8(b->validity.len) + pad8(b->offsets.len) + pad8(b->data.len);
+	uint64_t bytes = shf_pad8(b->validity.len) + shf_pad8(b->offsets.len) + shf_pad8(b->data.len);
 
 	for (int i = 0; i < b->nchildren; i++)
 		bytes += shf_builder_bytes(&b->children[i]);

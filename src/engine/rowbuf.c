@@ -175,7 +175,7 @@ shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 
 	for (int i = 0; i < nvar; i++)
 		total += var[i].len;
-	total = (total + 7) & ~UINT64_C(7);
+	total = shf_pad8(total);
 	if (total > rb->max_row)
 		return SHF_APPEND_LARGE;
 	if (used + total + SHF_ROW_OVERHEAD * ((uint64_t) nrows + 1) > usable)
@@ -197,12 +197,7 @@ shf_rowbuf_append(ShfRowBuf *rb, uint32_t partition, ShfRow *row)
 
 	memcpy(dst, &bytes, sizeof(bytes));
 	for (int i = 0; i < null_words; i++)
-	{
-		uint32_t word;
-
-		memcpy(&word, dst + null_offset + 4 * i, sizeof(word));
-		nulls[i] |= word;
-	}
+		nulls[i] |= shf_load32(dst + null_offset + 4 * i);
 	for (int i = 0; i < nvar; i++)
 	{
 		const uint8_t *src = var[i].data;
@@ -260,8 +255,9 @@ shf_rowbuf_shrink(ShfRowBuf *rb)
 	rb->tags = (uint32_t *) (rb->region + rb->usable);
 }
 
+/* Bytes of the row with this tag, which lies at "at". */
 static inline uint32_t
-tag_bytes(const ShfRowBuf *rb, uint32_t tag, size_t at)
+tagged_bytes(const ShfRowBuf *rb, uint32_t tag, size_t at)
 {
 	return TAG_UNITS(tag) != 0 ? TAG_UNITS(tag) * 8 : shf_row_bytes(rb->region + at);
 }
@@ -277,7 +273,7 @@ retained_bytes(const ShfRowBuf *rb, const ShfRetain *retain)
 	{
 		uint32_t tag = rb->tags[-1 - (int64_t) i];
 		uint32_t p = TAG_PARTITION(tag);
-		uint32_t bytes = tag_bytes(rb, tag, at);
+		uint32_t bytes = tagged_bytes(rb, tag, at);
 
 		if (p != rb->partitions && shf_retained(retain, p, rb->counts[p]))
 			total += bytes + SHF_ROW_OVERHEAD;
@@ -362,7 +358,7 @@ shf_rowbuf_sort(ShfRowBuf *rb)
 		uint32_t tag = *--tags;
 
 		order[next[TAG_PARTITION(tag)]++] = at;
-		at += tag_bytes(rb, tag, (size_t) at * 8) / 8;
+		at += tagged_bytes(rb, tag, (size_t) at * 8) / 8;
 	}
 
 	in_use = rb->used + SHF_ROW_OVERHEAD * (size_t) rb->nrows;
@@ -397,7 +393,7 @@ shf_rowbuf_compact(ShfRowBuf *rb, const ShfRetain *retain)
 	{
 		uint32_t tag = rb->tags[-1 - (int64_t) i];
 		uint32_t p = TAG_PARTITION(tag);
-		uint32_t bytes = tag_bytes(rb, tag, from);
+		uint32_t bytes = tagged_bytes(rb, tag, from);
 
 		if (p != rb->partitions && shf_retained(retain, p, rb->counts[p]))
 		{
@@ -437,7 +433,7 @@ shf_rowbuf_take(ShfRowBuf *rb, uint32_t partition)
 	for (uint32_t i = 0; i < rb->nrows; i++)
 	{
 		uint32_t *tag = &rb->tags[-1 - (int64_t) i];
-		uint32_t  bytes = tag_bytes(rb, *tag, at);
+		uint32_t  bytes = tagged_bytes(rb, *tag, at);
 
 		if (TAG_PARTITION(*tag) == partition)
 		{
@@ -462,7 +458,7 @@ shf_rowbuf_move(ShfRowBuf *to, ShfRowBuf *from, const ShfRetain *retain)
 	{
 		uint32_t *tag = &from->tags[-1 - (int64_t) i];
 		uint32_t  p = TAG_PARTITION(*tag);
-		uint32_t  bytes = tag_bytes(from, *tag, at);
+		uint32_t  bytes = tagged_bytes(from, *tag, at);
 
 		if (p != from->partitions && shf_retained(retain, p, from->counts[p]))
 		{

@@ -4,6 +4,8 @@
  */
 #include "shf.h"
 
+#include "bytes.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -164,10 +166,7 @@ shf_utf8_valid(const void *data, size_t len)
 		/* Most text is ASCII: eight bytes at a time. */
 		while (end - p >= 8)
 		{
-			uint64_t word;
-
-			memcpy(&word, p, 8);
-			if (word & UINT64_C(0x8080808080808080))
+			if (shf_load64(p) & UINT64_C(0x8080808080808080))
 				break;
 			p += 8;
 		}
@@ -417,7 +416,7 @@ shf_row_layout_init(ShfRowLayout *layout, const ShfSchema *schema, ShfError *err
 		place_slots(layout, schema, align, false, &at);
 		place_slots(layout, schema, align, true, &at);
 	}
-	at = (at + 7) & ~UINT64_C(7);
+	at = shf_pad8(at);
 	if (at > INT32_MAX)
 	{
 		shf_row_layout_release(layout);

@@ -67,9 +67,8 @@ verify_values(const ShfVerifier *v, const ShfColumn *c)
 	{
 		for (int64_t i = 0; i < c->length; i++)
 		{
-			int64_t t;
+			int64_t t = (int64_t) shf_load64(c->data + 8 * i);
 
-			memcpy(&t, c->data + 8 * i, 8);
 			if (t < 0 || t >= MICROSECONDS_PER_DAY)
 				return shf_batch_corrupt(v->batch, v->err,
 										 "column \"%.100s\" has a time outside the day: %lld us",
