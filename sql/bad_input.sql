@@ -184,3 +184,51 @@ DROP OWNED BY regress_shuffle_nobody;
 DROP ROLE regress_shuffle_nobody;
 \set VERBOSITY terse
 DROP SCHEMA bad_input CASCADE;
+
+-- Reading a table runs no code of those who own its types: superusers read, and pg_dump.
+-- Input functions of ranges would: of a domain's constraint, or a canonical function.
+CREATE FUNCTION armed_check() RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('shuffle_test.armed', true) = 'on' THEN
+		RAISE 'code of the type''s owner runs as %', current_user;
+	END IF;
+	RETURN true;
+END
+$$;
+CREATE DOMAIN armed AS int CHECK (armed_check());
+CREATE TYPE armed_range AS RANGE (subtype = armed, multirange_type_name = armed_multirange);
+CREATE TYPE armed_pair AS (a armed, b text);
+CREATE TYPE pair_range AS RANGE (subtype = armed_pair);
+CREATE TYPE array_range AS RANGE (subtype = armed[]);
+CREATE TYPE plain_range AS RANGE (subtype = int4);
+CREATE TYPE canonical_range;
+CREATE FUNCTION canonical_range_canonical(canonical_range) RETURNS canonical_range
+	LANGUAGE internal IMMUTABLE STRICT AS 'int4range_canonical';
+CREATE TYPE canonical_range AS RANGE (subtype = int4, canonical = canonical_range_canonical);
+CREATE TABLE users_types (r armed_range) USING shuffle;
+INSERT INTO users_types VALUES ('[1,2)');
+SELECT rows FROM shuffle_write('SELECT armed_multirange(armed_range(1, 2)) AS m', 'no_users_types');
+SELECT rows FROM shuffle_write('SELECT ARRAY[armed_range(1, 2)] AS a', 'no_users_types');
+SELECT rows FROM shuffle_write('SELECT NULL::pair_range AS p', 'no_users_types');
+SELECT rows FROM shuffle_write('SELECT NULL::array_range AS p', 'no_users_types');
+SELECT shuffle_set('users_types', types => 'native');
+INSERT INTO users_types VALUES ('[1,2)');
+CREATE TABLE users_types_arrow (d armed, a armed[], c armed_pair, ca armed_pair[], p plain_range, n canonical_range)
+	USING shuffle;
+INSERT INTO users_types_arrow VALUES (1, '{2,3}', '(4,x)', '{"(5,y)"}', '[6,7)', '[8,8]');
+SET shuffle_test.armed = on;
+SELECT '[1,2)'::armed_range;
+SELECT * FROM users_types;
+SELECT * FROM users_types_arrow;
+RESET shuffle_test.armed;
+CREATE OR REPLACE FUNCTION canonical_range_canonical(canonical_range) RETURNS canonical_range
+	LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN RAISE 'code of the type''s owner runs'; END $$;
+SELECT * FROM users_types_arrow;
+SELECT d, p FROM users_types_arrow;
+INSERT INTO users_types_arrow (d) VALUES (2);
+DROP TABLE users_types, users_types_arrow;
+DROP TYPE armed_range, pair_range, array_range, plain_range;
+DROP TYPE canonical_range CASCADE;
+DROP TYPE armed_pair;
+DROP DOMAIN armed;
+DROP FUNCTION armed_check;

@@ -347,6 +347,14 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 		case SHUFFLE_REPR_JSONB:
 		case SHUFFLE_REPR_NUMERIC:
 		case SHUFFLE_REPR_OUTPUT:
+			if (shuffle_input_runs_users_code(recorded))
+			{
+				refuse(column,
+					   psprintf("The input function of type %s may run code of the type's owner.",
+								format_type_be(recorded)),
+					   NULL);
+				break;
+			}
 			getTypeInputInfo(recorded, &function, &node->ioparam);
 			fmgr_info(function, &node->io);
 			column->settings |= shuffle_settings_needed(recorded);

@@ -20,6 +20,7 @@
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_collation.h"
+#include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
@@ -116,6 +117,46 @@ shuffle_settings_needed(Oid type)
 
 	/* Of a base type of another extension only its authors know: all but money. */
 	return SHUFFLE_SET_FORMAT | (type >= FirstNormalObjectId ? SHUFFLE_SET_PATH : 0);
+}
+
+/* Can users have written this function, without being superusers? */
+static bool
+is_users_function(Oid function)
+{
+	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid		  language;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
+	ReleaseSysCache(tuple);
+	return language != INTERNALlanguageId && language != ClanguageId;
+}
+
+bool
+shuffle_input_runs_users_code(Oid type)
+{
+	TypeCacheEntry *cache;
+	Oid				inner;
+
+	check_stack_depth();
+
+	switch (get_typtype(type))
+	{
+		case TYPTYPE_DOMAIN:
+		case TYPTYPE_COMPOSITE: /* may get an attribute of a domain later */
+			return true;
+		case TYPTYPE_MULTIRANGE:
+			return shuffle_input_runs_users_code(get_multirange_range(type));
+		case TYPTYPE_RANGE:
+			cache = lookup_type_cache(type, TYPECACHE_RANGE_INFO);
+			return (OidIsValid(cache->rng_canonical_finfo.fn_oid) &&
+					is_users_function(cache->rng_canonical_finfo.fn_oid)) ||
+				shuffle_input_runs_users_code(get_range_subtype(type));
+		default:
+			return OidIsValid(inner = get_element_type(type)) &&
+				shuffle_input_runs_users_code(inner);
+	}
 }
 
 void

@@ -35,6 +35,14 @@ typedef struct ShuffleSavedSettings
 extern int shuffle_settings_needed(Oid type);
 
 /*
+ * Does the input function of a type call what any user can have written: the constraints of
+ * a domain inside of it, a range's canonical function?  The server does not run such code
+ * for those who merely read a table, pg_dump among them, and neither may we: it would have
+ * their privileges.
+ */
+extern bool shuffle_input_runs_users_code(Oid type);
+
+/*
  * Puts the fixed settings in force until shuffle_settings_end(), which the caller must
  * reach on error too (PG_TRY): the first group is assigned without the GUC machinery,
  * because that would cost more than formatting a row.

@@ -384,6 +384,14 @@ build_node(ShuffleTypeMap *map, ShuffleNode *node, ShfField *field, Oid type, in
 								format_type_be(node->type)),
 						 errdetail("The type's input function accepts no value."),
 						 errhint("Use types => 'native'.")));
+			if (shuffle_input_runs_users_code(node->type))
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("column \"%s\" of type %s cannot be stored as text", node->column,
+								format_type_be(node->type)),
+						 errdetail("The type's input function may run code of its owner, for "
+								   "everybody who reads the table."),
+						 errhint("Use types => 'native'.")));
 			getTypeOutputInfo(node->type, &function, &isvarlena);
 			fmgr_info(function, &node->io);
 			map->settings |= shuffle_settings_needed(node->type);
