@@ -30,6 +30,9 @@ extern ShfCode shf_buffer_reserve(ShfBuffer *buf, size_t more, ShfError *err);
 /* Appends the encapsulated Schema message: FF FF FF FF, i32 length, flatbuffer, padding to 8. */
 extern ShfCode shf_schema_message(ShfBuffer *out, const ShfSchema *schema, ShfError *err);
 
+/* No message of the schema has more bytes. */
+extern size_t shf_schema_message_bound(const ShfSchema *schema);
+
 /* Position of one RecordBatch message, as in Footer.recordBatches (24 bytes each). */
 typedef struct ShfBlockPos
 {
@@ -39,7 +42,10 @@ typedef struct ShfBlockPos
 	int64_t body_bytes;
 } ShfBlockPos;
 
-/* Appends the footer flatbuffer, its i32 length and the trailing "ARROW1". */
+/*
+ * Appends the footer flatbuffer, its i32 length and the trailing "ARROW1".  The schema is one
+ * that shf_schema_check() accepts.
+ */
 extern ShfCode shf_footer(ShfBuffer *out, const ShfSchema *schema, const ShfBlockPos *blocks,
 						  size_t nblocks, ShfError *err);
 

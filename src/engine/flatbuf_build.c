@@ -82,27 +82,27 @@ fb_pos(const FbBuilder *b)
 	return b->out->len - b->base;
 }
 
-static void
+static inline void
 fb_append(FbBuilder *b, const void *data, size_t len)
 {
-	if (b->code != SHF_OK)
+	ShfBuffer *out = b->out;
+
+	if (b->code == SHF_OK && len > out->cap - out->len)
+		b->code = shf_buffer_reserve(out, len, b->err);
+	if (b->code != SHF_OK || len == 0)
 		return;
-	b->code = shf_buffer_reserve(b->out, len, b->err);
-	if (b->code != SHF_OK)
-		return;
-	if (len > 0)
-		memcpy(b->out->data + b->out->len, data, len);
-	b->out->len += len;
+	memcpy(out->data + out->len, data, len);
+	out->len += len;
 }
 
-static void
+static inline void
 fb_append_u32(FbBuilder *b, uint32_t v)
 {
 	fb_append(b, &v, 4);
 }
 
 /* Zero bytes until the position is `residue` modulo `align` (a power of two). */
-static void
+static inline void
 fb_pad(FbBuilder *b, size_t align, size_t residue)
 {
 	static const uint8_t zeros[8];
@@ -110,7 +110,7 @@ fb_pad(FbBuilder *b, size_t align, size_t residue)
 	fb_append(b, zeros, (residue - fb_pos(b)) & (align - 1));
 }
 
-static void
+static inline void
 fb_set(FbTable *t, int slot, int size, uint64_t value)
 {
 	t->slot[slot].size = (uint8_t) size;
@@ -196,28 +196,34 @@ fb_table(FbBuilder *b, size_t ref, FbTable *t)
 {
 	uint16_t words[2 + FB_MAX_SLOTS] = {0};
 	uint8_t	 fields[8 * FB_MAX_SLOTS];
-	size_t	 at = 4;
+	uint16_t bytes[9] = {0}; /* of all fields of a size */
+	uint16_t at[9];			 /* where the next field of a size goes */
 	size_t	 pos;
 
-	for (int size = 8; size >= 1; size /= 2)
-	{
-		for (int i = 0; i < t->nslots; i++)
-		{
-			if (t->slot[i].size != size)
-				continue;
-			words[2 + i] = (uint16_t) at;
-			memcpy(fields + at - 4, &t->slot[i].value, (size_t) size);
-			at += (size_t) size;
-		}
-	}
+	for (int i = 0; i < t->nslots; i++)
+		bytes[t->slot[i].size] += t->slot[i].size;
+	at[8] = 4;
+	at[4] = at[8] + bytes[8];
+	at[2] = at[4] + bytes[4];
+	at[1] = at[2] + bytes[2];
 	words[0] = (uint16_t) (sizeof(uint16_t) * (size_t) (2 + t->nslots));
-	words[1] = (uint16_t) at;
+	words[1] = at[1] + bytes[1];
+	for (int i = 0; i < t->nslots; i++)
+	{
+		const uint8_t size = t->slot[i].size;
+
+		if (size == 0)
+			continue;
+		words[2 + i] = at[size];
+		memcpy(fields + at[size] - 4, &t->slot[i].value, size);
+		at[size] += size;
+	}
 
 	fb_pad(b, 8, 4);
 	pos = fb_pos(b);
 	fb_point(b, ref);
 	fb_chain(b, words, t->nslots);
-	fb_append(b, fields, at - 4);
+	fb_append(b, fields, words[1] - 4);
 	for (int i = 0; i < t->nslots; i++)
 		t->slot[i].pos = pos + words[2 + i];
 }
@@ -413,6 +419,49 @@ build_schema(FbBuilder *b, size_t ref, const ShfSchema *schema)
 		build_meta(b, t.slot[FB_SCHEMA_METADATA].pos, schema->meta, schema->nmeta);
 }
 
+/* ---------------------------------------------------------------- size */
+
+/* Strings have a length, a terminator and padding; tables and vectors are padded, too. */
+static size_t
+string_bound(const char *s)
+{
+	return 4 + strlen(s) + 1 + 3;
+}
+
+/* A vector of key-value tables, each an offset, and a vtable offset and two offsets. */
+static size_t
+meta_bound(const ShfMeta *meta, int nmeta)
+{
+	size_t bytes = 4 + 3;
+
+	for (int i = 0; i < nmeta; i++)
+		bytes += 4 + 12 + 7 + string_bound(meta[i].key) + string_bound(meta[i].value);
+	return bytes;
+}
+
+static size_t
+fields_bound(const ShfField *fields, int nfields)
+{
+	/* Field has four offsets and two bytes; no type has more than three words. */
+	const size_t tables = (4 + 16 + 2 + 7) + (4 + 12 + 7) + sizeof(FB_ZONE_UTC) + 7;
+	size_t		 bytes = 4 + 3;
+
+	for (int i = 0; i < nfields; i++)
+		bytes += 4 + tables + string_bound(fields[i].name) +
+			meta_bound(fields[i].meta, fields[i].nmeta) +
+			fields_bound(fields[i].children, fields[i].nchildren);
+	return bytes;
+}
+
+size_t
+shf_schema_message_bound(const ShfSchema *schema)
+{
+	const size_t vtables = FB_MAX_VTABLES * (sizeof(uint16_t) * (2 + FB_MAX_SLOTS) + 1);
+
+	return 64 + vtables + meta_bound(schema->meta, schema->nmeta) +
+		fields_bound(schema->fields, schema->nfields);
+}
+
 /* ---------------------------------------------------------------- interface */
 
 ShfCode
@@ -454,10 +503,8 @@ shf_footer(ShfBuffer *out, const ShfSchema *schema, const ShfBlockPos *blocks, s
 	FbTable	  t = {0};
 	size_t	  root;
 	int32_t	  len;
-	ShfCode	  code = shf_schema_check(schema, err);
+	ShfCode	  code;
 
-	if (code != SHF_OK)
-		return code;
 	if (nblocks > INT32_MAX / sizeof(ShfBlockPos))
 		return shf_error(err, SHF_ERR_LIMIT, "%zu blocks are more than an Arrow file can hold",
 						 nblocks);

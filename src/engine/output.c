@@ -246,17 +246,11 @@ uint64_t
 shf_output_fixed_memory(const ShfSchema *schema, const ShfWriterOptions *options,
 						size_t max_message)
 {
-	ShfBuffer message = {0};
-	uint64_t  bytes =
+	uint64_t bytes =
 		sizeof(ShfOutput) + options->write_buffer_size + (uint64_t) max_message + SHF_INDEX_SLACK;
 
-	/*
-	 * Leader, footer's schema and the copy of the schema with its malloc overhead: four
-	 * times the message is ample.
-	 */
-	if (shf_schema_message(&message, schema, NULL) == SHF_OK)
-		bytes += 4 * (uint64_t) message.len + 4096;
-	free(message.data);
+	/* Leader and footer's schema, in buffers that grow by doubling, and the schema's copy. */
+	bytes += 4 * (uint64_t) shf_schema_message_bound(schema) + 4096;
 	if (options->layout == SHF_LAYOUT_PARTITION_FILES)
 		bytes += shf_output_parts_memory(options->partitions);
 	return bytes;
@@ -344,7 +338,7 @@ shf_output_close(ShfOutput *out)
 	free(out->segments);
 	free(out->positions);
 	free(out->leader.data);
-	shf_schema_release(&out->segment_schema);
+	free(out->segment_schema.meta);
 	free(out->path);
 	free(out->buffer);
 	free(out);

@@ -100,9 +100,10 @@ struct ShfOutput
 
 	/* current segment: the last of segments while segment_open */
 	bool		 segment_open;
-	ShfSchema	 segment_schema;
-	ShfBuffer	 leader;	/* what each of its files begins with */
-	ShfBlockPos *positions; /* of the file that is completed next */
+	ShfSchema	 segment_schema; /* columns and most metadata are the writer's */
+	char		 segment_id[33]; /* as its metadata has it */
+	ShfBuffer	 leader;		 /* what each of its files begins with */
+	ShfBlockPos *positions;		 /* of the file that is completed next */
 	size_t		 npositions;
 	size_t		 positions_cap;
 

@@ -6,7 +6,6 @@
 
 #include "bytes.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /*
@@ -200,17 +199,25 @@ shf_utf8_valid(const void *data, size_t len)
 }
 
 static ShfCode
-check_meta(const ShfMeta *meta, int nmeta, const char *owner, ShfError *err)
+bad_meta(int entry, const char *column, const char *what, ShfError *err)
+{
+	if (column == NULL)
+		return shf_error(err, SHF_ERR_INVALID, "metadata entry %d of the schema %s", entry, what);
+	return shf_error(err, SHF_ERR_INVALID, "metadata entry %d of column \"%.120s\" %s", entry,
+					 column, what);
+}
+
+/* column: whose metadata this is; NULL: the schema's. */
+static ShfCode
+check_meta(const ShfMeta *meta, int nmeta, const char *column, ShfError *err)
 {
 	for (int i = 0; i < nmeta; i++)
 	{
 		if (meta[i].key == NULL || meta[i].value == NULL)
-			return shf_error(err, SHF_ERR_INVALID, "metadata entry %d of %s has no key or no value",
-							 i + 1, owner);
+			return bad_meta(i + 1, column, "has no key or no value", err);
 		if (!shf_utf8_valid(meta[i].key, strlen(meta[i].key)) ||
 			!shf_utf8_valid(meta[i].value, strlen(meta[i].value)))
-			return shf_error(err, SHF_ERR_INVALID, "metadata entry %d of %s is not valid UTF-8",
-							 i + 1, owner);
+			return bad_meta(i + 1, column, "is not valid UTF-8", err);
 	}
 	return SHF_OK;
 }
@@ -221,7 +228,6 @@ check_fields(const ShfField *fields, int nfields, int depth, ShfError *err)
 	for (int i = 0; i < nfields; i++)
 	{
 		const ShfField *f = &fields[i];
-		char			owner[160];
 		ShfCode			code;
 
 		if (f->name == NULL || !shf_utf8_valid(f->name, strlen(f->name)))
@@ -246,8 +252,7 @@ check_fields(const ShfField *fields, int nfields, int depth, ShfError *err)
 			(f->kind != SHF_LIST && f->kind != SHF_STRUCT && f->nchildren != 0))
 			return shf_error(err, SHF_ERR_INVALID, "column \"%s\" of type %s has %d children",
 							 f->name, shf_kinds[f->kind].name, f->nchildren);
-		snprintf(owner, sizeof(owner), "column \"%.120s\"", f->name);
-		code = check_meta(f->meta, f->nmeta, owner, err);
+		code = check_meta(f->meta, f->nmeta, f->name, err);
 		if (code == SHF_OK)
 			code = check_fields(f->children, f->nchildren, depth + 1, err);
 		if (code != SHF_OK)
@@ -265,7 +270,7 @@ shf_schema_check(const ShfSchema *schema, ShfError *err)
 
 	if (schema->nfields < 0 || schema->nmeta < 0)
 		return shf_error(err, SHF_ERR_INVALID, "schema has a negative number of columns");
-	code = check_meta(schema->meta, schema->nmeta, "the schema", err);
+	code = check_meta(schema->meta, schema->nmeta, NULL, err);
 	if (code == SHF_OK)
 		code = check_fields(schema->fields, schema->nfields, 0, err);
 	if (code != SHF_OK)

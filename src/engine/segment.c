@@ -6,7 +6,6 @@
 #include "output.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -40,39 +39,47 @@ random_id(uint8_t id[16], ShfError *err)
 void
 shf_segment_id_text(const uint8_t id[16], char text[33])
 {
+	static const char digits[] = "0123456789abcdef";
+
 	for (int i = 0; i < 16; i++)
-		snprintf(text + 2 * i, 3, "%02x", id[i]);
+	{
+		text[2 * i] = digits[id[i] >> 4];
+		text[2 * i + 1] = digits[id[i] & 15];
+	}
+	text[32] = '\0';
 }
 
-/* The writer's schema with the segment's own metadata behind the caller's. */
+/*
+ * Makes segment_schema: the writer's schema with the segment's own metadata behind the
+ * caller's.  It has only the list of metadata for itself.
+ */
 static ShfCode
-make_segment_schema(ShfSchema *dst, const ShfSchema *src, const uint8_t id[16], ShfError *err)
+make_segment_schema(ShfOutput *out, const uint8_t id[16], ShfError *err)
 {
-	static char id_key[] = SHF_META_SEGMENT_ID;
-	static char format_key[] = "shuffle:format";
-	static char format_value[] = "1";
-	ShfSchema	view = *src;
-	char		digits[33];
-	ShfCode		code;
-	int			n = 0;
+	static char		 id_key[] = "shuffle:segment_id";
+	static char		 format_key[] = "shuffle:format";
+	static char		 format_value[] = "1";
+	const ShfSchema *src = out->schema;
+	ShfMeta			*meta;
+	int				 n = 0;
 
-	shf_segment_id_text(id, digits);
-	view.meta = calloc((size_t) src->nmeta + 2, sizeof(ShfMeta));
-	if (view.meta == NULL)
+	meta = realloc(out->segment_schema.meta, ((size_t) src->nmeta + 2) * sizeof(ShfMeta));
+	if (meta == NULL)
 		return out_of_memory(err);
+	shf_segment_id_text(id, out->segment_id);
 	for (int i = 0; i < src->nmeta; i++)
 	{
 		if (strcmp(src->meta[i].key, id_key) != 0 && strcmp(src->meta[i].key, format_key) != 0)
-			view.meta[n++] = src->meta[i];
+			meta[n++] = src->meta[i];
 	}
-	view.meta[n].key = format_key;
-	view.meta[n++].value = format_value;
-	view.meta[n].key = id_key;
-	view.meta[n++].value = digits;
-	view.nmeta = n;
-	code = shf_schema_copy(dst, &view, err);
-	free(view.meta);
-	return code;
+	meta[n].key = format_key;
+	meta[n++].value = format_value;
+	meta[n].key = id_key;
+	meta[n++].value = out->segment_id;
+	out->segment_schema = *src;
+	out->segment_schema.meta = meta;
+	out->segment_schema.nmeta = n;
+	return SHF_OK;
 }
 
 ShfCode
@@ -99,8 +106,7 @@ shf_segment_begin(ShfOutput *out, ShfError *err)
 	if (code != SHF_OK)
 		return code;
 
-	shf_schema_release(&out->segment_schema);
-	code = make_segment_schema(&out->segment_schema, out->schema, segment->id, err);
+	code = make_segment_schema(out, segment->id, err);
 	out->leader.len = 0;
 	if (code == SHF_OK)
 		code = shf_buffer_reserve(&out->leader, sizeof(file_magic), err);

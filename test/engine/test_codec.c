@@ -590,6 +590,8 @@ test_schema_round_trip(void)
 	CHECK_MEM(a.data, "\xFF\xFF\xFF\xFF", 4);
 	memcpy(&len, a.data + 4, 4);
 	CHECK_INT(len, a.len - 8);
+	CHECK(shf_schema_message_bound(&schema) >= a.len);
+	CHECK(shf_schema_message_bound(&schema) < 2 * a.len);
 	CHECK_OK(shf_parse_schema_message(a.data + 8, a.len - 8, &parsed, &err));
 	CHECK(shf_schema_equal(&schema, &parsed));
 	CHECK_INT(parsed.nmeta, 2);
@@ -618,6 +620,7 @@ test_schema_of_no_columns(void)
 	CHECK_OK(shf_parse_schema_message((uint8_t *) message + 8, len - 8, &parsed, &err));
 	CHECK_INT(parsed.nfields, 0);
 	CHECK_INT(parsed.nmeta, 0);
+	CHECK(shf_schema_message_bound(&empty) >= len);
 	free(message);
 }
 
@@ -637,6 +640,7 @@ test_schema_nesting_limit(void)
 							   .children = &levels[i + 1]};
 	levels[SHF_MAX_NESTING] = (ShfField){.name = "a", .kind = SHF_INT8};
 	CHECK_OK(shf_schema_message(&buf, &schema, &err));
+	CHECK(shf_schema_message_bound(&schema) >= buf.len);
 	CHECK_OK(shf_parse_schema_message(buf.data + 8, buf.len - 8, &parsed, &err));
 	CHECK(shf_schema_equal(&schema, &parsed));
 	shf_schema_release(&parsed);
