@@ -37,7 +37,7 @@ CREATE TABLE shuffle_segment (
 
 -- Uncompressed, so that one partition's entries can be read by themselves.
 ALTER TABLE shuffle_segment ALTER COLUMN extents SET STORAGE EXTERNAL;
--- Compressed already, where that helps.
+-- Compressed before, where that helps.
 ALTER TABLE shuffle_segment ALTER COLUMN image SET STORAGE EXTERNAL;
 
 REVOKE ALL ON TABLE shuffle_segment FROM PUBLIC;
