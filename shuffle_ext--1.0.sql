@@ -345,7 +345,7 @@ CREATE VIEW shuffle_segments WITH (security_barrier) AS
 		AND NOT pg_catalog.row_security_active(c.oid);
 
 COMMENT ON VIEW shuffle_segments IS
-	'segments of shuffle tables: what one process wrote at one go, up to about 1 GB';
+	'segments of shuffle tables: what one process wrote at one go, in a log up to about 1 GB';
 COMMENT ON COLUMN shuffle_segments.relation IS 'shuffle table';
 COMMENT ON COLUMN shuffle_segments.segment IS 'number of the segment, unique in the table';
 COMMENT ON COLUMN shuffle_segments.layout IS

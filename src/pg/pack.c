@@ -34,9 +34,6 @@
 
 #include "typemap.h"
 
-#define UNIX_EPOCH_DAYS (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
-#define UNIX_EPOCH_US	((int64) UNIX_EPOCH_DAYS * USECS_PER_DAY)
-
 /* The widest slot, SHUFFLE_REPR_FIXED apart. */
 #define MAX_SLOT 16
 

@@ -55,7 +55,7 @@ typedef struct ShuffleSkew
 /* skew_svg.c: the picture, palloc'd. */
 extern char *shuffle_skew_draw(const ShuffleSkew *skew);
 
-/* A number with a thin grouping of its digits: 6,001,215. */
+/* A number with its digits in groups of three: 6,001,215. */
 extern char *shuffle_skew_number(int64 n);
 
 #endif /* SHUFFLE_SKEW_H */

@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
+#include "datatype/timestamp.h"
 #include "fmgr.h"
 
 #include "numeric.h"
@@ -64,6 +65,10 @@ typedef struct ShuffleReprInfo
 } ShuffleReprInfo;
 
 extern const ShuffleReprInfo shuffle_reprs[SHUFFLE_NREPRS];
+
+/* From Arrow's epoch to PostgreSQL's. */
+#define UNIX_EPOCH_DAYS (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
+#define UNIX_EPOCH_US	((int64) UNIX_EPOCH_DAYS * USECS_PER_DAY)
 
 /* Keys of field metadata. */
 #define SHUFFLE_META_ATTNUM "shuffle:attnum"

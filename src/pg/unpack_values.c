@@ -21,9 +21,6 @@
 
 #include "typemap.h"
 
-#define UNIX_EPOCH_DAYS (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
-#define UNIX_EPOCH_US	((int64) UNIX_EPOCH_DAYS * USECS_PER_DAY)
-
 /* Bytes that copy_bytes() reads and writes at once: a value's scratch has as many more. */
 #define COPY_SLACK 32
 
