@@ -219,11 +219,37 @@ match_enum(ShuffleUnpack *unpack, ShuffleNode *node, const ShfField *field, bool
 /* ---------------------------------------------------------------- nested */
 
 static void
+match_list(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node,
+		   const ShfField *field)
+{
+	node->elemtype = get_element_type(node->type);
+	node->nchildren = 1;
+	node->children = palloc0(sizeof(ShuffleNode));
+	node->children[0].column = node->column;
+	node->children[0].attnum = 1;
+	if (!OidIsValid(node->elemtype) || field->nchildren != 1)
+		refuse(column,
+			   psprintf("The segment holds arrays, type %s is none.", format_type_be(node->type)),
+			   NULL);
+	else
+		match_node(unpack, column, &node->children[0], &field->children[0], node->elemtype);
+}
+
+static void
 match_struct(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node,
 			 const ShfField *field)
 {
-	TupleDesc desc = lookup_rowtype_tupdesc_copy(node->type, -1);
+	TupleDesc desc;
 
+	if (!type_is_rowtype(node->type))
+	{
+		refuse(column,
+			   psprintf("The segment holds rows, type %s is not composite.",
+						format_type_be(node->type)),
+			   NULL);
+		return;
+	}
+	desc = lookup_rowtype_tupdesc_copy(node->type, -1);
 	node->desc = desc;
 	node->values = palloc(sizeof(Datum) * Max(desc->natts, 1));
 	node->isnull = palloc(sizeof(bool) * Max(desc->natts, 1));
@@ -271,15 +297,86 @@ recorded_repr(const ShfField *field)
 	return SHUFFLE_NREPRS;
 }
 
+/*
+ * Do the same bits make a Datum of the recorded type and of the present one?  By-value types
+ * are those up to 8 bytes; the length check covers them because a by-reference type of such
+ * a length has the representation FIXED.
+ */
+static bool
+bits_fit(const ShuffleNode *node, const ShfField *field, Oid recorded)
+{
+	int16 typlen = shuffle_reprs[node->repr].typlen;
+	bool  fits;
+
+	if (node->repr == SHUFFLE_REPR_FIXED)
+		fits = field->width == node->typlen && !node->typbyval;
+	else if (node->repr == SHUFFLE_REPR_OUTPUT)
+		fits = get_typlen(recorded) == node->typlen && get_typbyval(recorded) == node->typbyval;
+	else
+		fits = typlen == node->typlen && node->typbyval == (typlen > 0 && typlen <= 8);
+	if (fits && node->repr >= SHUFFLE_REPR_LIST)
+		fits = recorded == node->type;
+	return fits && binary_compatible(recorded, node->type);
+}
+
+static void
+match_input(ShuffleUnpackColumn *column, ShuffleNode *node, Oid recorded)
+{
+	Oid function;
+
+	if (shuffle_input_runs_users_code(recorded))
+	{
+		refuse(column,
+			   psprintf("The input function of type %s may run code of the type's owner.",
+						format_type_be(recorded)),
+			   NULL);
+		return;
+	}
+	getTypeInputInfo(recorded, &function, &node->ioparam);
+	fmgr_info(function, &node->io);
+	column->settings |= shuffle_settings_needed(recorded);
+}
+
+/* What is needed to read values of the node's representation. */
+static void
+match_repr(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node,
+		   const ShfField *field, Oid recorded)
+{
+	switch (node->repr)
+	{
+		case SHUFFLE_REPR_DECIMAL:
+			shuffle_decimal_init(&node->decimal, field->precision, field->scale);
+			break;
+		case SHUFFLE_REPR_UUID:
+		case SHUFFLE_REPR_FIXED:
+			node->width = node->typlen;
+			break;
+		case SHUFFLE_REPR_ENUM:
+			match_enum(unpack, node, field, recorded == node->type);
+			break;
+		case SHUFFLE_REPR_JSONB:
+		case SHUFFLE_REPR_NUMERIC:
+		case SHUFFLE_REPR_OUTPUT:
+			match_input(column, node, recorded);
+			break;
+		case SHUFFLE_REPR_LIST:
+			match_list(unpack, column, node, field);
+			break;
+		case SHUFFLE_REPR_STRUCT:
+			match_struct(unpack, column, node, field);
+			break;
+		default:
+			break;
+	}
+}
+
 /* Fills node for reading field into values of a type. */
 static void
 match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node,
 		   const ShfField *field, Oid type)
 {
 	Oid	  recorded;
-	Oid	  function;
-	int16 typlen;
-	bool  fits;
+	char *was;
 
 	check_stack_depth();
 
@@ -306,85 +403,16 @@ match_node(ShuffleUnpack *unpack, ShuffleUnpackColumn *column, ShuffleNode *node
 			   NULL);
 		return;
 	}
-
-	/*
-	 * The same bits must make a Datum of both types.  By-value types are those up to 8
-	 * bytes; the length check below covers them because a by-reference type of such a
-	 * length has the representation FIXED.
-	 */
-	typlen = shuffle_reprs[node->repr].typlen;
-	if (node->repr == SHUFFLE_REPR_FIXED)
-		fits = field->width == node->typlen && !node->typbyval;
-	else if (node->repr == SHUFFLE_REPR_OUTPUT)
-		fits = get_typlen(recorded) == node->typlen && get_typbyval(recorded) == node->typbyval;
-	else
-		fits = typlen == node->typlen && node->typbyval == (typlen > 0 && typlen <= 8);
-	if (fits && node->repr >= SHUFFLE_REPR_LIST)
-		fits = recorded == node->type;
-	if (!fits || !binary_compatible(recorded, node->type))
+	if (!bits_fit(node, field, recorded))
 	{
-		char *was = format_type_be(recorded);
-
+		was = format_type_be(recorded);
 		refuse(column, psprintf("The segment holds values of type %s.", was),
 			   psprintf("Change the column back to type %s, write the table again, and "
 						"change the type again.",
 						was));
 		return;
 	}
-
-	switch (node->repr)
-	{
-		case SHUFFLE_REPR_DECIMAL:
-			shuffle_decimal_init(&node->decimal, field->precision, field->scale);
-			break;
-		case SHUFFLE_REPR_UUID:
-		case SHUFFLE_REPR_FIXED:
-			node->width = node->typlen;
-			break;
-		case SHUFFLE_REPR_ENUM:
-			match_enum(unpack, node, field, recorded == node->type);
-			break;
-		case SHUFFLE_REPR_JSONB:
-		case SHUFFLE_REPR_NUMERIC:
-		case SHUFFLE_REPR_OUTPUT:
-			if (shuffle_input_runs_users_code(recorded))
-			{
-				refuse(column,
-					   psprintf("The input function of type %s may run code of the type's owner.",
-								format_type_be(recorded)),
-					   NULL);
-				break;
-			}
-			getTypeInputInfo(recorded, &function, &node->ioparam);
-			fmgr_info(function, &node->io);
-			column->settings |= shuffle_settings_needed(recorded);
-			break;
-		case SHUFFLE_REPR_LIST:
-			node->elemtype = get_element_type(node->type);
-			node->nchildren = 1;
-			node->children = palloc0(sizeof(ShuffleNode));
-			node->children[0].column = node->column;
-			node->children[0].attnum = 1;
-			if (!OidIsValid(node->elemtype) || field->nchildren != 1)
-				refuse(column,
-					   psprintf("The segment holds arrays, type %s is none.",
-								format_type_be(node->type)),
-					   NULL);
-			else
-				match_node(unpack, column, &node->children[0], &field->children[0], node->elemtype);
-			break;
-		case SHUFFLE_REPR_STRUCT:
-			if (!type_is_rowtype(node->type))
-				refuse(column,
-					   psprintf("The segment holds rows, type %s is not composite.",
-								format_type_be(node->type)),
-					   NULL);
-			else
-				match_struct(unpack, column, node, field);
-			break;
-		default:
-			break;
-	}
+	match_repr(unpack, column, node, field, recorded);
 }
 
 ShuffleUnpack *
