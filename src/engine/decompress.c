@@ -46,6 +46,17 @@ shf_decompressor_held(const ShfDecompressor *d)
 	return sizeof(ShfDecompressor) + (d->zstd != NULL ? ZSTD_sizeof_DCtx(d->zstd) : 0);
 }
 
+static ShfCode
+lz4_check_end(size_t left, size_t done, size_t raw_len, ShfError *err)
+{
+	if (left != 0)
+		return shf_error(err, SHF_ERR_CORRUPT, "%zu bytes follow the LZ4 frame", left);
+	if (done != raw_len)
+		return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame holds %zu bytes, expected %zu", done,
+						 raw_len);
+	return SHF_OK;
+}
+
 /*
  * Frames as we write them: no state needed.  *ours is false when the descriptor is
  * not one of ours; then nothing was done.
@@ -107,12 +118,7 @@ lz4_decompress_ours(const uint8_t *src, size_t len, uint8_t *dst, size_t raw_len
 		}
 		at += size;
 	}
-	if (at != len)
-		return shf_error(err, SHF_ERR_CORRUPT, "%zu bytes follow the LZ4 frame", len - at);
-	if (done != raw_len)
-		return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame holds %zu bytes, expected %zu", done,
-						 raw_len);
-	return SHF_OK;
+	return lz4_check_end(len - at, done, raw_len, err);
 }
 
 /* Any other LZ4 frame, through liblz4. */
@@ -145,12 +151,7 @@ lz4_decompress_any(ShfDecompressor *d, const uint8_t *src, size_t len, uint8_t *
 			return shf_error(err, SHF_ERR_CORRUPT,
 							 "LZ4 frame ends early or holds more than %zu bytes", raw_len);
 	}
-	if (in != len)
-		return shf_error(err, SHF_ERR_CORRUPT, "%zu bytes follow the LZ4 frame", len - in);
-	if (done != raw_len)
-		return shf_error(err, SHF_ERR_CORRUPT, "LZ4 frame holds %zu bytes, expected %zu", done,
-						 raw_len);
-	return SHF_OK;
+	return lz4_check_end(len - in, done, raw_len, err);
 }
 
 static ShfCode

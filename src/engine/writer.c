@@ -233,6 +233,16 @@ not_usable(const ShfWriter *w, ShfError *err)
 								   "writer cannot be used after an error");
 }
 
+/* Begins a call that needs the thread to be idle; it sets busy to false when all went well. */
+static ShfCode
+enter(ShfWriter *w, ShfError *err)
+{
+	if (w->busy || w->finished)
+		return not_usable(w, err);
+	w->busy = true;
+	return shf_writer_idle(w, err);
+}
+
 /* The slow part of append: a run, or a block of its own.  The thread is idle. */
 static ShfCode
 append_slowly(ShfWriter *w, uint32_t partition, ShfAppend outcome, ShfError *err)
@@ -340,10 +350,7 @@ shf_writer_rest(ShfWriter *w, ShfError *err)
 {
 	ShfCode code;
 
-	if (w->busy || w->finished)
-		return not_usable(w, err);
-	w->busy = true;
-	code = shf_writer_idle(w, err);
+	code = enter(w, err);
 	if (code != SHF_OK)
 		return code;
 	shf_writer_end_thread(w);
@@ -362,10 +369,7 @@ shf_writer_drain(ShfWriter *w, ShfError *err)
 	uint64_t blocks;
 	ShfCode	 code;
 
-	if (w->busy || w->finished)
-		return not_usable(w, err);
-	w->busy = true;
-	code = shf_writer_idle(w, err);
+	code = enter(w, err);
 	if (code != SHF_OK)
 		return code;
 	begun = shf_clock();
@@ -406,10 +410,7 @@ shf_writer_finish(ShfWriter *w, const ShfSegment **segments, int *nsegments, Shf
 	ShfOutput *out;
 	ShfCode	   code;
 
-	if (w->busy || w->finished)
-		return not_usable(w, err);
-	w->busy = true;
-	code = shf_writer_idle(w, err);
+	code = enter(w, err);
 	if (code != SHF_OK)
 		return code;
 	begun = shf_clock();
