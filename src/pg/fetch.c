@@ -392,64 +392,70 @@ fetch_writer_end(FetchCall *call)
 	call->writer = NULL;
 }
 
+/*
+ * Takes the next block.  True: its message as stored is the next piece.  False: it has been
+ * re-encoded, or must wait until those before it are complete; what there is lies in out.
+ */
+static bool
+fetch_block(FetchCall *call)
+{
+	ShuffleBlock *block = shuffle_reading_seek(call->reading, call->block);
+	bool		  as_stored = shf_schema_equal(shuffle_reading_schema(call->reading), call->schema);
+
+	if (as_stored && call->writer != NULL)
+	{
+		fetch_writer_end(call);
+		return false;
+	}
+	if (as_stored)
+	{
+		ShfBytes message;
+
+		shuffle_block_load(block);
+		message = shf_batch_message(block->batch);
+		call->piece = message.data;
+		call->piece_len = message.len;
+	}
+	else
+	{
+		if (call->writer == NULL)
+			fetch_writer_open(call);
+		fetch_reencode(call, block);
+		fetch_strip_schema(call);
+	}
+	call->rows_sent += block->rows;
+	call->block++;
+	return as_stored;
+}
+
 /* Makes the next piece; false when the stream is complete. */
 static bool
 fetch_next_piece(FetchCall *call)
 {
-	ShfBytes message;
-
-	for (;;)
+	do
 	{
-		ShuffleBlock *block;
-
 		call->out.len = 0;
-		if (call->block >= shuffle_reading_blocks(call->reading))
+		if (call->block < shuffle_reading_blocks(call->reading))
 		{
-			if (call->writer != NULL)
-				fetch_writer_end(call);
-			else if (!call->ended)
-			{
-				call->ended = true;
-				call->piece = shf_stream_end;
-				call->piece_len = sizeof(shf_stream_end);
+			if (fetch_block(call))
 				return true;
-			}
-			else
-				return false;
 		}
-		else
+		else if (call->writer != NULL)
+			fetch_writer_end(call);
+		else if (!call->ended)
 		{
-			block = shuffle_reading_seek(call->reading, call->block);
-			if (!shf_schema_equal(shuffle_reading_schema(call->reading), call->schema))
-			{
-				if (call->writer == NULL)
-					fetch_writer_open(call);
-				fetch_reencode(call, block);
-				fetch_strip_schema(call);
-				call->rows_sent += block->rows;
-				call->block++;
-			}
-			else if (call->writer != NULL)
-				fetch_writer_end(call);
-			else
-			{
-				shuffle_block_load(block);
-				message = shf_batch_message(block->batch);
-				call->piece = message.data;
-				call->piece_len = message.len;
-				call->rows_sent += block->rows;
-				call->block++;
-				return true;
-			}
-		}
-
-		if (call->out.len > 0)
-		{
-			call->piece = call->out.data;
-			call->piece_len = call->out.len;
+			call->ended = true;
+			call->piece = shf_stream_end;
+			call->piece_len = sizeof(shf_stream_end);
 			return true;
 		}
-	}
+		else
+			return false;
+	} while (call->out.len == 0);
+
+	call->piece = call->out.data;
+	call->piece_len = call->out.len;
+	return true;
 }
 
 /* Starts a call in the current memory context. */
