@@ -9,6 +9,8 @@
  */
 #include "encode.h"
 
+#include "bytes.h"
+
 /* Rows per column pass: a multiple of 8 (bitmaps).  Two of them should fit the L1 cache. */
 #define SUB_BATCH 64
 
@@ -72,26 +74,17 @@ prefetch_again(const ShfRows *rows, uint32_t base, uint32_t n, uint32_t from)
 	}
 }
 
-static inline uint32_t
-load32(const uint8_t *p)
-{
-	uint32_t value;
-
-	memcpy(&value, p, sizeof(value));
-	return value;
-}
-
 /* Where the value of a variable-width column begins and ends in a row. */
 static inline uint32_t
 value_start(const ShfArrowEncoder *e, const ShfEncodeColumn *col, const uint8_t *row)
 {
-	return col->var > 0 ? load32(row + col->slot - sizeof(uint32_t)) : e->layout->fixed_bytes;
+	return col->var > 0 ? shf_load32(row + col->slot - sizeof(uint32_t)) : e->layout->fixed_bytes;
 }
 
 static inline uint32_t
 value_end(const ShfEncodeColumn *col, const uint8_t *row)
 {
-	return load32(row + col->slot);
+	return shf_load32(row + col->slot);
 }
 
 static inline bool

@@ -19,9 +19,6 @@
 
 #include "typemap.h"
 
-#define UNIX_EPOCH_DAYS (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
-#define UNIX_EPOCH_US	((int64) UNIX_EPOCH_DAYS * USECS_PER_DAY)
-
 /* Powers of ten that short decimals are multiplied with, and what that is safe for. */
 #define MAX_POWER		 18
 #define MAX_TOP_EXPONENT 14 /* 9999 * 10^14 and what follows is below 2^63 */
