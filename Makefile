@@ -95,6 +95,7 @@ PG_OBJS = \
 	src/pg/write.o \
 	src/pg/write_args.o \
 	src/pg/write_hooks.o \
+	src/pg/write_shape.o \
 	src/pg/write_state.o \
 	src/pg/writer.o \
 	src/pg/xact.o

@@ -256,6 +256,15 @@ shuffle_typemap_create(TupleDesc desc, ShuffleTypes types, bool null_unrepresent
 extern const ShfSchema *shuffle_typemap_schema(const ShuffleTypeMap *map);
 
 /*
+ * Does a map stay right as long as the columns are the same, whatever happens to types, and
+ * keep nothing of a row when the next one is packed?
+ */
+extern bool shuffle_typemap_lasts(TupleDesc desc, ShuffleTypes types);
+
+/* Frees what the last row has left, which may be large. */
+extern void shuffle_typemap_forget_row(ShuffleTypeMap *map);
+
+/*
  * Converts one row into row (cleared here), values indexed by attribute number - 1.
  * Pointers stored in row->var stay valid until the next call.  Errors name the column
  * and the value.  Temporary memory is the map's own and reset on each call.
@@ -452,6 +461,7 @@ typedef struct ShuffleWriteSpec
 {
 	TupleDesc			  desc; /* of the target table */
 	const ShuffleOptions *options;
+	ShuffleTypeMap		 *map;	  /* of desc and options; NULL: the writer makes one */
 	const char			 *path;	  /* directory, "/", job prefix, "-", writer number in hex */
 	uint32				  writer; /* number of this writer in its job */
 	int					  memory_limit_kb;

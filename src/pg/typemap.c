@@ -22,6 +22,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/htup_details.h"
 #include "catalog/pg_enum.h"
 #include "catalog/pg_type.h"
@@ -439,6 +440,42 @@ shuffle_typemap_create(TupleDesc desc, ShuffleTypes types, bool null_unrepresent
 		AllocSetContextCreate(CurrentMemoryContext, "shuffle pack row", ALLOCSET_DEFAULT_SIZES);
 	SHUFFLE_CHECK(shf_schema_check(&map->schema, &err), &err);
 	return map;
+}
+
+static bool
+type_lasts(Oid type, ShuffleTypes types)
+{
+	/* The server's own stay what they are. */
+	if (type >= FirstUnpinnedObjectId)
+		return false;
+	if (types == SHUFFLE_TYPES_NATIVE || type == NUMERICOID)
+		return true;
+	for (int i = 0; i < lengthof(shuffle_types); i++)
+	{
+		if (shuffle_types[i].type == type)
+			return shuffle_types[i].repr != SHUFFLE_REPR_OUTPUT;
+	}
+	return false;
+}
+
+bool
+shuffle_typemap_lasts(TupleDesc desc, ShuffleTypes types)
+{
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && !type_lasts(att->atttypid, types))
+			return false;
+	}
+	return true;
+}
+
+void
+shuffle_typemap_forget_row(ShuffleTypeMap *map)
+{
+	MemoryContextReset(map->row_cxt);
+	map->row_cxt_used = false;
 }
 
 const ShfSchema *

@@ -59,22 +59,18 @@
 
 typedef struct WriteState
 {
-	dlist_node		   node; /* in states */
-	struct WriteState *next; /* of the same storage */
-	MemoryContext	   cxt;	 /* holds everything here */
-	ShuffleStorage	   storage;
-	Oid				   relid;
-	SubTransactionId   subid;	/* whose rows these are */
-	CommandId		   cid;		/* that inserted them */
-	int				   depth;	/* shuffle_statement_depth() of its statement ... */
-	TimestampTz		   started; /* ... and when the client's command began */
-	bool			   stale;	/* the table may have changed: compare before the next row */
-	bool			   busy;	/* in the engine, or left by an error there */
-
-	/* how rows are stored */
-	TupleDesc		desc;
-	ShuffleOptions *options;
-	char		   *routing;
+	dlist_node			node; /* in states */
+	struct WriteState  *next; /* of the same storage */
+	MemoryContext		cxt;  /* holds everything here */
+	ShuffleStorage		storage;
+	Oid					relid;
+	SubTransactionId	subid;	 /* whose rows these are */
+	CommandId			cid;	 /* that inserted them */
+	int					depth;	 /* shuffle_statement_depth() of its statement ... */
+	TimestampTz			started; /* ... and when the client's command began */
+	bool				stale;	 /* the table may have changed: compare before the next row */
+	bool				busy;	 /* in the engine, or left by an error there */
+	const ShuffleShape *shape;	 /* how rows are stored */
 
 	ShufflePlace place;	 /* where files go if there are any */
 	bool		 opened; /* it has been */
@@ -145,6 +141,7 @@ relation_changed(Datum arg, Oid relid)
 		if (relid == InvalidOid || relid == state->relid)
 			state->stale = true;
 	}
+	shuffle_shapes_relation_changed(relid);
 }
 
 static void
@@ -364,8 +361,8 @@ publish(WriteState *state)
 	old = MemoryContextSwitchTo(cxt);
 	for (int i = 0; i < nsegments; i++)
 	{
-		shuffle_publish(&state->place, state->options, state->routing, 0, &segments[i], -1,
-						state->cid);
+		shuffle_publish(&state->place, state->shape->options, state->shape->routing, 0,
+						&segments[i], -1, state->cid);
 		state->spilled |= segments[i].extents == NULL;
 		MemoryContextReset(cxt);
 	}
@@ -459,17 +456,15 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	state->cid = cid;
 	state->depth = shuffle_statement_depth();
 	state->started = GetCurrentStatementStartTimestamp();
-	state->desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
-	state->options = shuffle_options_of(rel);
-	shuffle_options_require_keys(state->options, rel);
-	state->routing = shuffle_options_format(state->options, true);
+	state->shape = shuffle_shape_of(rel);
 
 	/* It may not be possible any more to assign one when the rows are published. */
 	(void) GetCurrentTransactionId();
 	shuffle_place_make(&state->place, &state->storage);
 
-	spec.desc = state->desc;
-	spec.options = state->options;
+	spec.desc = state->shape->desc;
+	spec.options = state->shape->options;
+	spec.map = state->shape->map;
 	spec.path = shuffle_place_path(&state->place, 0);
 	shuffle_write_spec_settings(&spec);
 	spec.sync = state->place.sync;
@@ -479,7 +474,7 @@ create_state(Relation rel, CommandId cid, StorageStates *entry)
 	spec.opening_arg = state;
 
 	/* Round robin begins anywhere, or single rows would all go to the same partition. */
-	spec.writer = pg_prng_uint32(&pg_global_prng_state) % state->options->partitions;
+	spec.writer = pg_prng_uint32(&pg_global_prng_state) % spec.options->partitions;
 	state->writer = shuffle_writer_begin(&spec, cxt);
 	state->base_memory = MemoryContextMemAllocated(cxt, true);
 
@@ -503,13 +498,13 @@ same_command(const WriteState *state, CommandId cid)
 static bool
 still_fits(WriteState *state, Relation rel)
 {
-	bool fits = equalTupleDescs(state->desc, RelationGetDescr(rel));
+	bool fits = equalTupleDescs(state->shape->desc, RelationGetDescr(rel));
 
 	if (fits)
 	{
 		char *routing = shuffle_options_format(shuffle_options_of(rel), true);
 
-		fits = strcmp(routing, state->routing) == 0;
+		fits = strcmp(routing, state->shape->routing) == 0;
 		pfree(routing);
 	}
 	if (fits)

@@ -45,6 +45,26 @@ extern void shuffle_states_subabort(SubTransactionId subid);
 /* Raises for tables with triggers, foreign keys or publications that we cannot serve. */
 extern void shuffle_check_insertable(Relation rel);
 
+/* ------------------------------------------------------------ write_shape.c */
+
+/* How rows of a table are stored. */
+typedef struct ShuffleShape
+{
+	TupleDesc		desc;
+	ShuffleOptions *options;
+	char		   *routing; /* options as text */
+	ShuffleTypeMap *map;	 /* NULL: every writer needs its own */
+} ShuffleShape;
+
+/*
+ * The shape of a table that is being inserted into, as it is now; it stays as it is until
+ * the current memory context is reset.  Raises if a key column is missing.
+ */
+extern const ShuffleShape *shuffle_shape_of(Relation rel);
+
+/* A relcache callback's news, which must be passed on from before the first shape is made. */
+extern void shuffle_shapes_relation_changed(Oid relid);
+
 /* ------------------------------------------------------------ write_hooks.c */
 
 /* Installs the hooks. */

@@ -327,7 +327,10 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 	MemoryContextRegisterResetCallback(context, &writer->callback);
 
 	writer->router = shuffle_router_create(options, spec->desc, spec->writer);
-	writer->map = shuffle_typemap_create(spec->desc, options->types, options->null_unrepresentable);
+	writer->map = spec->map;
+	if (writer->map == NULL)
+		writer->map =
+			shuffle_typemap_create(spec->desc, options->types, options->null_unrepresentable);
 	schema = shuffle_typemap_schema(writer->map);
 
 	if (spec->opening != NULL)
