@@ -35,6 +35,9 @@ CREATE TABLE shuffle_segment (
 	CONSTRAINT shuffle_segment_pkey PRIMARY KEY (tablespace, filenumber, number)
 ) USING heap;
 
+-- A row may take half a page: there, small images and extents are quicker to write and to read
+-- than in the TOAST table.
+ALTER TABLE shuffle_segment SET (toast_tuple_target = 4080);
 -- Uncompressed, so that one partition's entries can be read by themselves.
 ALTER TABLE shuffle_segment ALTER COLUMN extents SET STORAGE EXTERNAL;
 -- Compressed before, where that helps.
