@@ -34,7 +34,7 @@ typedef struct Lane
 static inline ShfCode
 between_blocks(ShfWriter *w, const Lane *lane, ShfError *err)
 {
-	if (w->in_thread || lane->helper)
+	if (lane->helper || w->in_thread)
 	{
 		if (__atomic_load_n(&w->stop, __ATOMIC_RELAXED))
 			return shf_error(err, SHF_ERR_STOPPED, "writer is being closed");
