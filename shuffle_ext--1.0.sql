@@ -291,7 +291,9 @@ COMMENT ON FUNCTION shuffle_fetch(regclass, int[]) IS
 -- Views: the offset index
 --
 -- They show tables whose every row and column the caller may read.  The functions run
--- with the caller's rights and are safe to call directly.
+-- with the caller's rights and are safe to call directly.  Operators get exactly the types
+-- that pg_catalog has them for: a better match in the extension's schema, which others may
+-- have filled before CREATE EXTENSION, would run with the rights of whoever uses the view.
 --
 CREATE FUNCTION shuffle_expand_extents(
 	extents bytea,
@@ -336,9 +338,9 @@ CREATE VIEW shuffle_segments WITH (security_barrier) AS
 		s.id,
 		s.routing,
 		CASE WHEN s.files > 0 THEN
-			s.root || '/' || (SELECT d.oid FROM pg_catalog.pg_database d
+			s.root || '/' || (SELECT d.oid::text FROM pg_catalog.pg_database d
 				WHERE d.datname = pg_catalog.current_database())
-			|| '/' || s.tablespace || '_' || s.filenumber || '/' || s.name
+			|| '/' || s.tablespace::text || '_' || s.filenumber::text || '/' || s.name
 			|| CASE s.layout WHEN 'log' THEN '.arrow' ELSE '' END
 			END AS path
 	FROM pg_catalog.pg_class c
@@ -387,9 +389,9 @@ CREATE VIEW shuffle_index WITH (security_barrier) AS
 			s.number AS segment,
 			s.layout,
 			CASE WHEN s.files > 0 THEN
-				s.root || '/' || (SELECT d.oid FROM pg_catalog.pg_database d
+				s.root || '/' || (SELECT d.oid::text FROM pg_catalog.pg_database d
 					WHERE d.datname = pg_catalog.current_database())
-				|| '/' || s.tablespace || '_' || s.filenumber || '/' || s.name
+				|| '/' || s.tablespace::text || '_' || s.filenumber::text || '/' || s.name
 				|| CASE s.layout WHEN 'log' THEN '.arrow' ELSE '' END
 				END AS path,
 			@extschema@.shuffle_expand_extents(s.extents) AS extent
@@ -430,7 +432,7 @@ CREATE VIEW shuffle_partitions WITH (security_barrier) AS
 			@extschema@.shuffle_partition_totals(c.oid::regclass) AS total
 		FROM pg_catalog.pg_class c
 		WHERE c.relam = (SELECT a.oid FROM pg_catalog.pg_am a WHERE a.amname = 'shuffle')
-			AND c.relfilenode <> 0
+			AND c.relfilenode <> 0::oid
 			AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
 			AND NOT pg_catalog.row_security_active(c.oid)
 	) x;
@@ -620,7 +622,7 @@ CREATE VIEW shuffle_progress AS
 		p.rows,
 		p.bytes,
 		p.expected_rows,
-		pg_catalog.round(100.0 * p.rows / NULLIF(p.expected_rows, 0), 1) AS percent,
+		pg_catalog.round(100.0 * p.rows::numeric / NULLIF(p.expected_rows, 0)::numeric, 1) AS percent,
 		p.processes
 	FROM (
 		SELECT s.param16::int4 AS leader,

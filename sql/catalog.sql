@@ -210,3 +210,38 @@ CREATE FUNCTION catalog_set(regclass, int) RETURNS text
 SELECT catalog_set('catalog_other', 3);
 DROP FUNCTION catalog_verify, catalog_set;
 DROP TABLE catalog_other;
+
+-- No operator that somebody has put into the extension's schema before gets into the views:
+-- it would run with the rights of whoever reads them.
+BEGIN;
+SET LOCAL client_min_messages = warning;
+DROP EXTENSION shuffle_ext CASCADE;
+CREATE SCHEMA hostile;
+DO $$
+DECLARE
+	operator record;
+	made int := 0;
+BEGIN
+	FOR operator IN
+		WITH types AS (SELECT unnest('{bool,bytea,"char",name,text,int2,int4,int8,float8,numeric,oid,
+				regclass,timestamptz,uuid,xid}'::regtype[]) AS type)
+		SELECT name, l.type AS l, r.type AS r,
+				CASE WHEN name ~ '[=<>]' THEN 'bool' WHEN name = '||' THEN 'text' ELSE 'numeric' END AS result
+			FROM unnest('{||,=,<>,<,>,<=,>=,+,-,*,/}'::text[]) name, types l, types r
+			WHERE NOT EXISTS (SELECT FROM pg_operator
+				WHERE oprname = name AND oprleft = l.type AND oprright = r.type)
+	LOOP
+		made := made + 1;
+		EXECUTE format('CREATE FUNCTION hostile.f%s(%s, %s) RETURNS %s LANGUAGE sql AS ''SELECT NULL::%4$s''',
+			made, operator.l, operator.r, operator.result);
+		EXECUTE format('CREATE OPERATOR hostile.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = hostile.f%s)',
+			operator.name, operator.l, operator.r, made);
+	END LOOP;
+END $$;
+CREATE EXTENSION shuffle_ext SCHEMA hostile;
+SELECT c.relname, pg_describe_object(d.refclassid, d.refobjid, 0) AS uses
+	FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+		JOIN pg_class c ON c.oid = r.ev_class
+	WHERE c.relnamespace = 'hostile'::regnamespace AND d.refclassid <> 'pg_class'::regclass
+	ORDER BY 1, 2;
+ROLLBACK;

@@ -34,8 +34,8 @@ shuffle_read_error(const char *relname, const ShfError *err)
 	ereport(ERROR,
 			(shuffle_errcode(err), errmsg("could not read table \"%s\": %s", relname, err->message),
 			 missing ? errhint("Files of shuffle tables are not in the write-ahead log: "
-							   "a standby, or a server restored without them, cannot read "
-							   "the table.") :
+							   "a standby, a server restored without them, or a database "
+							   "made by CREATE DATABASE ... TEMPLATE cannot read the table.") :
 					   0,
 			 err->code == SHF_ERR_CORRUPT ?
 				 errhint("shuffle_verify() lists all damaged files of a table.") :
