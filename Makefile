@@ -73,6 +73,7 @@ PG_OBJS = \
 	src/pg/publish.o \
 	src/pg/query.o \
 	src/pg/read_block.o \
+	src/pg/read_rows.o \
 	src/pg/read_state.o \
 	src/pg/rewrite.o \
 	src/pg/route.o \

@@ -76,6 +76,14 @@ typedef Oid			RelFileNumber;
 #define mod_since_analyze changes_since_analyze
 #endif
 
+/* 18 has moved what an extension needs to add to EXPLAIN. */
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#else
+#include "commands/explain.h"
+#endif
+
 /* Extensions name themselves since 18 (pg_get_loaded_modules). */
 #if PG_VERSION_NUM >= 180000
 #define SHUFFLE_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "shuffle_ext", .version = "1.0")
@@ -87,6 +95,8 @@ typedef Oid			RelFileNumber;
 #if PG_VERSION_NUM >= 160000
 #define pg_namespace_aclcheck(nsp, roleid, mode) \
 	object_aclcheck(NamespaceRelationId, nsp, roleid, mode)
+#define pg_proc_aclcheck(funcid, roleid, mode) \
+	object_aclcheck(ProcedureRelationId, funcid, roleid, mode)
 #define pg_class_ownercheck(relid, roleid) object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 

@@ -1,9 +1,10 @@
 /*
  * fetch.c
- *	  Partitions as rows (shuffle_read) and as an Arrow stream (shuffle_fetch).
+ *	  Partitions as an Arrow stream (shuffle_fetch), and what it has in common with
+ *	  shuffle_read: opening the table, and the list of partitions.
  *
- * Both stream when called in a select list.  In FROM the executor collects the
- * result of any function before it goes on.
+ * It streams when called in a select list.  In FROM the executor collects the result of
+ * any function before it goes on.
  */
 #include "postgres.h"
 
@@ -63,25 +64,25 @@ compare_uint32(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The partition numbers in an array argument, sorted, without duplicates. */
-static uint32 *
-get_partitions(FunctionCallInfo fcinfo, int argno, Relation rel, int *n)
+ShuffleReadState *
+shuffle_partitions_begin(Relation rel, Datum list, bool isnull)
 {
-	ArrayType *array;
-	Datum	  *elements;
-	bool	  *nulls;
-	int		   count;
-	uint32	  *partitions;
-	int		   limit = shuffle_read_options(rel).partitions;
+	ShuffleReadState *reading;
+	Snapshot		  snapshot;
+	Datum			 *elements;
+	bool			 *nulls;
+	int				  count;
+	uint32			 *partitions;
+	int				  npartitions = 0;
+	int				  limit = shuffle_read_options(rel).partitions;
 
-	*n = 0;
-	if (PG_ARGISNULL(argno))
+	if (isnull)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("list of partitions must not be NULL")));
 
-	array = PG_GETARG_ARRAYTYPE_P(argno);
-	deconstruct_array(array, INT4OID, sizeof(int32), true, TYPALIGN_INT, &elements, &nulls, &count);
+	deconstruct_array(DatumGetArrayTypeP(list), INT4OID, sizeof(int32), true, TYPALIGN_INT,
+					  &elements, &nulls, &count);
 	partitions = palloc(sizeof(uint32) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{
@@ -103,142 +104,14 @@ get_partitions(FunctionCallInfo fcinfo, int argno, Relation rel, int *n)
 	qsort(partitions, count, sizeof(uint32), compare_uint32);
 	for (int i = 0; i < count; i++)
 	{
-		if (*n == 0 || partitions[*n - 1] != partitions[i])
-			partitions[(*n)++] = partitions[i];
+		if (npartitions == 0 || partitions[npartitions - 1] != partitions[i])
+			partitions[npartitions++] = partitions[i];
 	}
-	return partitions;
-}
 
-/* ---------------------------------------------------------------- shuffle_read */
-
-typedef struct ReadCall
-{
-	ShuffleReadState *reading;
-	TupleTableSlot	 *slot;
-	int64			  block; /* current block, or -1 */
-	uint32			  row;	 /* next row of it */
-	uint32			  rows;
-	ShuffleWindow	 *window;
-} ReadCall;
-
-/* Stores the next row in call->slot. */
-static bool
-read_next(ReadCall *call)
-{
-	if (call->row >= call->rows)
-	{
-		ExecClearTuple(call->slot);
-		call->window = NULL;
-		if (call->block + 1 >= shuffle_reading_blocks(call->reading))
-			return false;
-		call->block++;
-		call->rows = shuffle_reading_seek(call->reading, call->block)->rows;
-		call->row = 0;
-	}
-	if (call->window == NULL || call->row - call->window->first >= call->window->count)
-	{
-		ExecClearTuple(call->slot);
-		call->window = shuffle_reading_window(call->reading, call->row, 0);
-	}
-	shuffle_slot_store(call->slot, call->window, call->row++);
-	return true;
-}
-
-/* Starts a call in the current memory context. */
-static ReadCall *
-read_begin(FunctionCallInfo fcinfo)
-{
-	Oid		  type = get_fn_expr_argtype(fcinfo->flinfo, 0);
-	Oid		  relid = OidIsValid(type) ? get_typ_typrelid(type) : InvalidOid;
-	ReadCall *call;
-	Relation  rel;
-	Snapshot  snapshot;
-	uint32	 *partitions;
-	int		  npartitions;
-
-	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("first argument of shuffle_read must be of the row type of a shuffle "
-						"table"),
-				 errhint("Write shuffle_read(NULL::the_table, ...).")));
-
-	rel = shuffle_open_for_reading(relid);
-	call = palloc0(sizeof(ReadCall));
-	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
 	snapshot = shuffle_function_snapshot(rel);
-	call->reading =
-		shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions, npartitions);
+	reading = shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions, npartitions);
 	UnregisterSnapshot(snapshot);
-	call->slot =
-		MakeSingleTupleTableSlot(CreateTupleDescCopyConstr(RelationGetDescr(rel)), &ShuffleSlotOps);
-	call->block = -1;
-	relation_close(rel, NoLock);
-	return call;
-}
-
-/* All rows into a tuplestore: what FROM makes of them anyway, without a copy each. */
-static void
-read_all(FunctionCallInfo fcinfo)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	MemoryContext  cxt =
-		AllocSetContextCreate(CurrentMemoryContext, "shuffle read", ALLOCSET_SMALL_SIZES);
-	MemoryContext oldcxt;
-	ReadCall	 *call;
-
-	oldcxt = MemoryContextSwitchTo(cxt);
-	call = read_begin(fcinfo);
-	InitMaterializedSRF(fcinfo, 0);
-	while (read_next(call))
-	{
-		slot_getallattrs(call->slot);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, call->slot->tts_values,
-							 call->slot->tts_isnull);
-	}
-	MemoryContextSwitchTo(oldcxt);
-	MemoryContextDelete(cxt);
-}
-
-/* SQL: shuffle_read(prototype anyelement, VARIADIC partitions int[]) RETURNS SETOF anyelement */
-PG_FUNCTION_INFO_V1(shuffle_read);
-
-Datum
-shuffle_read(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo	*rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	FuncCallContext *funcctx;
-	ReadCall		*call;
-
-	if (SRF_IS_FIRSTCALL())
-	{
-		MemoryContext oldcxt;
-
-		if (rsinfo != NULL && IsA(rsinfo, ReturnSetInfo) &&
-			(rsinfo->allowedModes & SFRM_Materialize_Preferred))
-		{
-			read_all(fcinfo);
-			return (Datum) 0;
-		}
-
-		funcctx = SRF_FIRSTCALL_INIT();
-		oldcxt = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
-		funcctx->user_fctx = read_begin(fcinfo);
-		MemoryContextSwitchTo(oldcxt);
-	}
-
-	funcctx = SRF_PERCALL_SETUP();
-	call = funcctx->user_fctx;
-	if (read_next(call))
-	{
-		TupleTableSlot *slot = call->slot;
-		HeapTuple		tuple;
-
-		slot_getallattrs(slot);
-		tuple = heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values, slot->tts_isnull);
-		SRF_RETURN_NEXT(funcctx, HeapTupleGetDatum(tuple));
-	}
-	SRF_RETURN_DONE(funcctx);
+	return reading;
 }
 
 /* ---------------------------------------------------------------- shuffle_fetch */
@@ -466,9 +339,6 @@ fetch_begin(FunctionCallInfo fcinfo)
 	ShuffleReadOptions options;
 	TupleDesc		   desc;
 	Relation		   rel;
-	Snapshot		   snapshot;
-	uint32			  *partitions;
-	int				   npartitions;
 	void			  *message;
 	size_t			   len;
 	ShfError		   err;
@@ -479,11 +349,7 @@ fetch_begin(FunctionCallInfo fcinfo)
 
 	rel = shuffle_open_for_reading(PG_GETARG_OID(0));
 	options = shuffle_read_options(rel);
-	partitions = get_partitions(fcinfo, 1, rel, &npartitions);
-	snapshot = shuffle_function_snapshot(rel);
-	call->reading =
-		shuffle_reading_begin(rel, RelationGetDescr(rel), snapshot, partitions, npartitions);
-	UnregisterSnapshot(snapshot);
+	call->reading = shuffle_partitions_begin(rel, PG_GETARG_DATUM(1), PG_ARGISNULL(1));
 	desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 
 	call->map = shuffle_typemap_create(desc, options.types, options.null_unrepresentable);

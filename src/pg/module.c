@@ -1,6 +1,6 @@
 /*
  * module.c
- *	  Library entry: settings, label provider, transaction callbacks.
+ *	  Library entry: settings, label provider, transaction callbacks, hooks.
  *
  * Nothing here touches a catalog or shared memory: the library is loaded on first use,
  * in parallel workers too, and works with or without shared_preload_libraries.
@@ -11,7 +11,7 @@
 #include "utils/guc.h"
 
 #include "alter.h"
-#include "shuffle.h"
+#include "read_state.h"
 #include "write_state.h"
 
 SHUFFLE_MODULE_MAGIC;
@@ -165,4 +165,5 @@ _PG_init(void)
 	shuffle_xact_init();
 	shuffle_states_init();
 	shuffle_alter_init();
+	shuffle_read_rows_init();
 }

@@ -166,6 +166,16 @@ extern void shuffle_totals(Relation rel, Snapshot snapshot, ShuffleTotals *total
  */
 extern Relation shuffle_open_for_reading(Oid relid);
 
+/*
+ * Starts reading the partitions in an SQL array of int4, as the table's columns are now;
+ * an error if it is or contains NULL, or numbers that the table does not have.
+ */
+extern ShuffleReadState *shuffle_partitions_begin(Relation rel, Datum list, bool isnull);
+
+/* ------------------------------------------------------------ read_rows.c */
+
+extern void shuffle_read_rows_init(void); /* makes the planner know shuffle_read */
+
 /* ------------------------------------------------------------ slot.c */
 
 /* Stores row "row" of the window's block; pins the window. */
