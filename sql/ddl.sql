@@ -173,6 +173,23 @@ INSERT INTO indexed SELECT i, 'v' || i FROM generate_series(1, 100) i;
 ALTER TABLE indexed SET ACCESS METHOD shuffle;
 SELECT count(*) FROM indexed;
 
+-- long values, for which the heap table needs a TOAST table that the shuffle table has not had
+CREATE TABLE long_values USING shuffle AS SELECT i, (SELECT string_agg(md5((i * j)::text), '')
+	FROM generate_series(1, 1000) j) AS v FROM generate_series(1, 3) i;
+CREATE MATERIALIZED VIEW long_view USING shuffle AS TABLE long_values;
+SELECT md5(string_agg(v, '' ORDER BY i)) AS long_values FROM long_values \gset
+ALTER TABLE long_values SET ACCESS METHOD heap;
+ALTER MATERIALIZED VIEW long_view SET ACCESS METHOD heap;
+SELECT md5(string_agg(t.v, '' ORDER BY i)) = :'long_values' AS table_same,
+		md5(string_agg(m.v, '' ORDER BY i)) = :'long_values' AS view_same
+	FROM long_values t JOIN long_view m USING (i);
+SELECT relname, reltoastrelid = to_regclass('pg_toast.pg_toast_' || oid) AS toasted
+	FROM pg_class WHERE relname IN ('long_values', 'long_view') ORDER BY 1;
+ALTER TABLE long_values SET ACCESS METHOD shuffle;
+SELECT md5(string_agg(v, '' ORDER BY i)) = :'long_values' AS same FROM long_values;
+SELECT reltoastrelid FROM pg_class WHERE relname = 'long_values';
+DROP TABLE long_values CASCADE;
+
 -- TRUNCATE
 CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY, v text) USING shuffle;
 INSERT INTO t (v) VALUES ('a'), ('b');

@@ -1,8 +1,9 @@
 /*
  * alter.c
- *	  ALTER TABLE ... ALTER COLUMN ... TYPE of a key column.
+ *	  ALTER TABLE ... ALTER COLUMN ... TYPE of a key column, and ... SET ACCESS METHOD to
+ *	  another one.
  *
- * Where the server rewrites the table, every row is routed again.  Where it does not (text to
+ * Key columns.  Where the server rewrites the table, every row is routed again.  Where it does not (text to
  * a type that is stored the same, another collation), rows would stay in partitions that
  * their key does not belong to any more, and it is refused, unless routing treats the new
  * type like the old one (varchar and text; hashed int and oid).
@@ -12,13 +13,21 @@
  * altered, and when the statement is over, or at the latest before commit, notes are compared
  * with what the table has become.  The server opens the table, and so loads this
  * library, before it alters anything.
+ *
+ * Another access method.  The server gives the new relation of a rewrite a TOAST table only if
+ * the old one has one, and those of ours have none: long values would not fit into the heap.
+ * So the object access hook makes it, when the new relation has just been made.
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/toasting.h"
 #include "commands/defrem.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -56,9 +65,37 @@ is_shuffle_table(Oid relid)
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	result = ((Form_pg_class) GETSTRUCT(tuple))->relkind == RELKIND_RELATION &&
+	result = RELKIND_HAS_TABLE_AM(((Form_pg_class) GETSTRUCT(tuple))->relkind) &&
 		((Form_pg_class) GETSTRUCT(tuple))->relam == get_am_oid(SHUFFLE_AM, true);
 	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * Whether a relation takes the rows of a shuffle table that gets another access method.  The
+ * command that has made it is not over: its row in pg_class is not in the caches.
+ */
+static bool
+is_shuffle_successor(Oid relid)
+{
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		result = false;
+
+	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(pg_class, ClassOidIndexId, true, SnapshotSelf, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		result = OidIsValid(form->relrewrite) && form->relam != get_am_oid(SHUFFLE_AM, true) &&
+			is_shuffle_table(form->relrewrite);
+	}
+	systable_endscan(scan);
+	table_close(pg_class, AccessShareLock);
 	return result;
 }
 
@@ -129,6 +166,13 @@ hook_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId
 
 		take_note(rel, (AttrNumber) subId);
 		relation_close(rel, NoLock);
+	}
+	else if (access == OAT_POST_CREATE && classId == RelationRelationId && subId == 0 &&
+			 ((ObjectAccessPostCreate *) arg)->is_internal && is_shuffle_successor(objectId))
+	{
+		CommandCounterIncrement();
+		/* if it needs one */
+		NewHeapCreateToastTable(objectId, (Datum) 0, AccessExclusiveLock, InvalidOid);
 	}
 }
 
