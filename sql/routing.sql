@@ -307,6 +307,17 @@ SELECT shuffle_write('SELECT * FROM odd', 'bad', keys => '{i,t}', method => 'ran
 SELECT shuffle_write('SELECT * FROM odd', 'bad', keys => '{i,t}', method => 'range', bounds => '{"(,a)","(2,b)"}');
 SELECT count(*) FROM pg_class WHERE relname = 'bad';
 
+-- A bound whose text its type does not read any more is told, with the way out.
+CREATE TABLE moods USING shuffle AS SELECT mood FROM unnest(enum_range(NULL::mood)) mood;
+SELECT sum(rows) FROM shuffle_write('TABLE moods', 'moods', partitions => 2, keys => '{mood}', method => 'range',
+	bounds => ARRAY[(enum_range(NULL::mood))[2]::text], if_exists => 'replace');
+SELECT format('ALTER TYPE mood RENAME VALUE %L TO %L', (enum_range(NULL::mood))[2], 'renamed') \gexec
+INSERT INTO moods VALUES ('renamed');
+SELECT sum(rows) FROM shuffle_write('TABLE moods', 'moods', bounds => '{renamed}', if_exists => 'replace');
+INSERT INTO moods VALUES ('renamed');
+SELECT partition, rows FROM shuffle_partitions WHERE relation = 'moods'::regclass ORDER BY 1;
+DROP TABLE moods;
+
 DROP TABLE odd, source;
 DROP FUNCTION hash_check, range_check, spread, calls;
 DROP DOMAIN positive;

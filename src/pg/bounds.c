@@ -35,6 +35,7 @@ keys_rowtype(const ShuffleKey *keys, int nkeys)
 
 typedef struct BoundPosition
 {
+	bool		stored; /* an option of a table that has been read before */
 	int			number;
 	const char *text;
 } BoundPosition;
@@ -46,11 +47,15 @@ bound_error_callback(void *arg)
 	BoundPosition *position = arg;
 
 	errcontext("range bound %d: \"%s\"", position->number, position->text);
+	if (position->stored)
+		errhint("The key's type has changed since the bounds were set.  Set others with "
+				"shuffle_write('TABLE the_table', 'the_table', if_exists => 'replace', "
+				"bounds => ...).");
 }
 
 /* Under the settings of the moment. */
 static void
-parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bounds)
+parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bounds, bool stored)
 {
 	int					 nkeys = options->nkeys;
 	TupleDesc			 rowtype = NULL;
@@ -79,6 +84,7 @@ parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bou
 
 	callback.callback = bound_error_callback;
 	callback.arg = &position;
+	position.stored = stored;
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 	for (int i = 0; i < bounds->n; i++)
@@ -186,7 +192,7 @@ shuffle_bounds_parse(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBou
 	shuffle_settings_begin(&saved, SHUFFLE_SET_ALL);
 	PG_TRY();
 	{
-		parse_bounds(options, keys, bounds);
+		parse_bounds(options, keys, bounds, true);
 	}
 	PG_FINALLY();
 	{
@@ -204,6 +210,6 @@ shuffle_bounds_normalize(ShuffleOptions *options, TupleDesc desc)
 	if (options->method != SHUFFLE_RANGE || options->nbounds == 0)
 		return;
 	keys = shuffle_keys_create(options, desc);
-	parse_bounds(options, keys, &bounds);
+	parse_bounds(options, keys, &bounds, false);
 	shuffle_bounds_format(options, keys, &bounds);
 }
