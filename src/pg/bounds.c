@@ -35,7 +35,7 @@ keys_rowtype(const ShuffleKey *keys, int nkeys)
 
 typedef struct BoundPosition
 {
-	bool		stored; /* an option of a table that has been read before */
+	bool		renamed; /* may be the former name of an enum value */
 	int			number;
 	const char *text;
 } BoundPosition;
@@ -47,13 +47,13 @@ bound_error_callback(void *arg)
 	BoundPosition *position = arg;
 
 	errcontext("range bound %d: \"%s\"", position->number, position->text);
-	if (position->stored)
-		errhint("The key's type has changed since the bounds were set.  Set others with "
+	if (position->renamed)
+		errhint("If the value has been renamed, set other bounds with "
 				"shuffle_write('TABLE the_table', 'the_table', if_exists => 'replace', "
 				"bounds => ...).");
 }
 
-/* Under the settings of the moment. */
+/* Under the settings of the moment.  stored: the bounds have been read before. */
 static void
 parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bounds, bool stored)
 {
@@ -84,7 +84,9 @@ parse_bounds(const ShuffleOptions *options, ShuffleKey *keys, ShuffleBounds *bou
 
 	callback.callback = bound_error_callback;
 	callback.arg = &position;
-	position.stored = stored;
+	position.renamed = false;
+	for (int k = 0; k < nkeys; k++)
+		position.renamed |= stored && type_is_enum(keys[k].type);
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 	for (int i = 0; i < bounds->n; i++)

@@ -302,7 +302,8 @@ shuffle_compact(PG_FUNCTION_ARGS)
 	if (rel == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"%s\" does not exist", name ? name : "?")));
+				 name ? errmsg("relation \"%s\" does not exist", name) :
+						errmsg("relation with OID %u does not exist", relid)));
 	check_privilege(relid);
 	shuffle_require_table(rel);
 	storage = shuffle_storage_of(rel);

@@ -163,9 +163,10 @@ locked_sweep(bool automatic)
 	(void) LockRelease(&tag, ExclusiveLock, false);
 
 	if (removed > 0)
-		ereport(
-			LOG,
-			(errmsg("removed %llu leftover shuffle segment files", (unsigned long long) removed)));
+		ereport(LOG,
+				(errmsg_plural("removed %llu leftover shuffle segment file",
+							   "removed %llu leftover shuffle segment files",
+							   (unsigned long) removed, (unsigned long long) removed)));
 	return (int64) removed;
 }
 

@@ -213,8 +213,9 @@ match_columns(ShuffleTarget *target, TupleDesc desc)
 	if (n != desc->natts)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("the query returns %d columns but table \"%s\" has %d", desc->natts,
-						shuffle_target_name(target), n),
+				 errmsg_plural("the query returns %d column but table \"%s\" has %d",
+							   "the query returns %d columns but table \"%s\" has %d", desc->natts,
+							   desc->natts, shuffle_target_name(target), n),
 				 errhint("Columns go by position; the query must return them all.")));
 }
 
