@@ -145,6 +145,21 @@ EXECUTE from_plan(1);
 DISCARD PLANS;
 EXECUTE from_plan(1);
 DEALLOCATE from_plan;
+
+-- and one whose table is gone
+CREATE TABLE from_gone (a int) USING shuffle;
+PREPARE from_plan AS SELECT a FROM shuffle_read(NULL::from_gone, 0);
+EXECUTE from_plan;
+DROP TABLE from_gone;
+DO $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT JSON) EXECUTE from_plan' INTO plan;
+	RAISE NOTICE 'table %', plan->0->'Plan'->>'Table';
+END
+$$;
+DEALLOCATE from_plan;
 RESET plan_cache_mode;
 
 -- inside one worker of a parallel plan

@@ -341,8 +341,10 @@ node_explain(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, css->ss.ps.plan, ancestors);
+	const char *name = get_rel_name(lsecond_oid(cscan->custom_private));
 
-	ExplainPropertyText("Table", get_rel_name(lsecond_oid(cscan->custom_private)), es);
+	/* A kept plan may be explained when the table is gone: nothing ties it to the table. */
+	ExplainPropertyText("Table", name != NULL ? name : "?", es);
 	ExplainPropertyText(
 		"Partitions", deparse_expression(linitial(cscan->custom_exprs), context, true, false), es);
 }
