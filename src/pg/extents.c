@@ -113,12 +113,15 @@ partition_extents(const ShuffleSegmentRow *row, uint32 partition, int *nextents)
 {
 	ShfExtent *extents;
 	int		   first;
-	int		   size = SEARCH_WINDOW;
+	int		   size;
 	int		   n = 0;
 
 	if (row->extents == (Datum) 0)
 		corrupt_extents(row, 0);
 	first = lower_bound(row, partition);
+
+	/* Most segments of a table that single rows are inserted into have few. */
+	size = Max(Min(SEARCH_WINDOW, row->nextents - first), 1);
 	extents = palloc_extended(size * sizeof(ShfExtent), MCXT_ALLOC_HUGE);
 	while (first + n < row->nextents)
 	{
@@ -128,7 +131,7 @@ partition_extents(const ShuffleSegmentRow *row, uint32 partition, int *nextents)
 		fetch_extents(row, first + n, count, extents + n);
 		while (n < end && extents[n].partition == partition)
 			n++;
-		if (n < end)
+		if (n < end || first + n == row->nextents)
 			break;
 		size *= 2;
 		extents = repalloc_huge(extents, size * sizeof(ShfExtent));
@@ -153,8 +156,8 @@ shuffle_catalog_partitions_extents(const ShuffleSegmentRow *row, const uint32 *p
 			ShfExtent *more = partition_extents(row, partitions[i], &nmore);
 
 			if (nmore == 0)
-				continue;
-			if (extents == NULL)
+				pfree(more);
+			else if (extents == NULL)
 				extents = more;
 			else
 			{
