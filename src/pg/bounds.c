@@ -47,7 +47,9 @@ bound_error_callback(void *arg)
 	BoundPosition *position = arg;
 
 	errcontext("range bound %d: \"%s\"", position->number, position->text);
-	if (position->renamed)
+
+	/* not for a canceled query */
+	if (position->renamed && ERRCODE_TO_CATEGORY(geterrcode()) == ERRCODE_DATA_EXCEPTION)
 		errhint("If the value has been renamed, set other bounds with "
 				"shuffle_write('TABLE the_table', 'the_table', if_exists => 'replace', "
 				"bounds => ...).");
