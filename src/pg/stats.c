@@ -103,11 +103,13 @@ find_process(uint32 process)
 
 	if (last.nprocesses == last.size)
 	{
-		last.size = Max(8, 2 * last.size);
+		int size = Max(8, 2 * last.size);
+
 		if (last.processes == NULL)
-			last.processes = MemoryContextAlloc(last.context, last.size * sizeof(ProcessStats));
+			last.processes = MemoryContextAlloc(last.context, size * sizeof(ProcessStats));
 		else
-			last.processes = repalloc(last.processes, last.size * sizeof(ProcessStats));
+			last.processes = repalloc(last.processes, size * sizeof(ProcessStats));
+		last.size = size;
 	}
 	memmove(&last.processes[at + 1], &last.processes[at],
 			(last.nprocesses - at) * sizeof(ProcessStats));

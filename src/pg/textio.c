@@ -166,6 +166,18 @@ shuffle_settings_begin(ShuffleSavedSettings *saved, int mask)
 
 	saved->mask = mask;
 	saved->nestlevel = 0;
+
+	/* First what may raise: an error takes a nest level back, but not the assignments. */
+	if (mask & (SHUFFLE_SET_MONETARY | SHUFFLE_SET_PATH))
+	{
+		saved->nestlevel = NewGUCNestLevel();
+		if (mask & SHUFFLE_SET_MONETARY)
+			(void) set_config_option("lc_monetary", "C", PGC_USERSET, PGC_S_SESSION,
+									 GUC_ACTION_SAVE, true, 0, false);
+		if (mask & SHUFFLE_SET_PATH)
+			(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+									 GUC_ACTION_SAVE, true, 0, false);
+	}
 	if (mask & SHUFFLE_SET_FORMAT)
 	{
 		if (utc == NULL)
@@ -185,16 +197,6 @@ shuffle_settings_begin(ShuffleSavedSettings *saved, int mask)
 		session_timezone = utc;
 		/* an empty tsquery is worth a NOTICE to its input function */
 		client_min_messages = Max(client_min_messages, WARNING);
-	}
-	if (mask & (SHUFFLE_SET_MONETARY | SHUFFLE_SET_PATH))
-	{
-		saved->nestlevel = NewGUCNestLevel();
-		if (mask & SHUFFLE_SET_MONETARY)
-			(void) set_config_option("lc_monetary", "C", PGC_USERSET, PGC_S_SESSION,
-									 GUC_ACTION_SAVE, true, 0, false);
-		if (mask & SHUFFLE_SET_PATH)
-			(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
-									 GUC_ACTION_SAVE, true, 0, false);
 	}
 }
 

@@ -155,13 +155,13 @@ init_states(void)
 		CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 		registered = true;
 	}
-	states_cxt = AllocSetContextCreate(TopTransactionContext, "shuffle write states",
-									   ALLOCSET_DEFAULT_SIZES);
 	ctl.keysize = sizeof(ShuffleStorage);
 	ctl.entrysize = sizeof(StorageStates);
-	ctl.hcxt = states_cxt;
+	ctl.hcxt = AllocSetContextCreate(TopTransactionContext, "shuffle write states",
+									 ALLOCSET_DEFAULT_SIZES);
 	by_storage =
 		hash_create("shuffle write states", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	states_cxt = ctl.hcxt; /* last: an error until now may end no more than a subtransaction */
 }
 
 /* ---------------------------------------------------------------- files and memory */
