@@ -166,9 +166,15 @@ hash_way(const ShuffleKey *key)
 		case F_HASHINT4EXTENDED:
 		case F_HASHOIDEXTENDED:
 		case F_HASHENUMEXTENDED:
+#ifdef F_HASHDATEEXTENDED /* 18: dates had that of int4 before */
+		case F_HASHDATEEXTENDED:
+#endif
 			return HASH_INT32;
 		case F_HASHINT8EXTENDED:
 		case F_TIMESTAMP_HASH_EXTENDED:
+#ifdef F_TIMESTAMPTZ_HASH_EXTENDED /* 18: timestamptz had that of timestamp before */
+		case F_TIMESTAMPTZ_HASH_EXTENDED:
+#endif
 			return HASH_INT64;
 		case F_HASHTEXTEXTENDED:
 			return get_collation_isdeterministic(key->collation) ? HASH_TEXT : HASH_CALL;
