@@ -3,10 +3,10 @@
  *	  ALTER TABLE ... ALTER COLUMN ... TYPE of a key column, and ... SET ACCESS METHOD to
  *	  another one.
  *
- * Key columns.  Where the server rewrites the table, every row is routed again.  Where it does not (text to
- * a type that is stored the same, another collation), rows would stay in partitions that
- * their key does not belong to any more, and it is refused, unless routing treats the new
- * type like the old one (varchar and text; hashed int and oid).
+ * Key columns.  Where the server rewrites the table, every row is routed again.  Where it
+ * does not (text to a type that is stored the same, another collation), rows would stay in
+ * partitions that their key does not belong to any more, and it is refused, unless routing
+ * treats the new type like the old one (varchar and text; hashed int and oid).
  *
  * An access method is not asked, and whether there is a rewrite is known only when it is
  * done.  So the object access hook notes the routing of a table when one of its keys is
@@ -171,6 +171,7 @@ hook_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId
 			 ((ObjectAccessPostCreate *) arg)->is_internal && is_shuffle_successor(objectId))
 	{
 		CommandCounterIncrement();
+
 		/* if it needs one */
 		NewHeapCreateToastTable(objectId, (Datum) 0, AccessExclusiveLock, InvalidOid);
 	}

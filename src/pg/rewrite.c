@@ -146,8 +146,10 @@ shuffle_rewriter_copy(ShuffleRewriter *rewriter, ShuffleReadState *reading,
 		uint32		  row = 0;
 
 		if (!rewriter->route && block->partition >= (uint32) rewriter->options->partitions)
-			elog(ERROR, "block of partition %u in a table of %d partitions", block->partition,
-				 rewriter->options->partitions);
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("block of partition %u in a table of %d partitions", block->partition,
+							rewriter->options->partitions)));
 		while (row < block->rows)
 		{
 			ShuffleWindow *window = shuffle_reading_window(reading, row, 0);
@@ -360,7 +362,7 @@ shuffle_copy_data(Relation rel, const RelFileLocator *locator)
 		AllocSetContextCreate(CurrentMemoryContext, "shuffle move", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext row_cxt = AllocSetContextCreate(cxt, "shuffle move row", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
-	Relation segments = table_open(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE), RowExclusiveLock);
+	Relation	  segments = table_open(shuffle_catalog_ids()->table, RowExclusiveLock);
 	CatalogIndexState indexes;
 	ScanKeyData		  keys[2];
 	SysScanDesc		  scan;
@@ -376,8 +378,7 @@ shuffle_copy_data(Relation rel, const RelFileLocator *locator)
 
 	shuffle_catalog_storage_keys(keys, &move.from);
 	indexes = CatalogOpenIndexes(segments);
-	scan = systable_beginscan(segments, shuffle_catalog_relid(SHUFFLE_SEGMENT_PKEY), true,
-							  SnapshotSelf, 2, keys);
+	scan = systable_beginscan(segments, shuffle_catalog_ids()->pkey, true, SnapshotSelf, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		/* The place must outlive the row. */
