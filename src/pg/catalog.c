@@ -398,7 +398,7 @@ check_rewrite(const ShuffleStorage *storage, Snapshot snapshot)
 Snapshot
 shuffle_latest_snapshot(void)
 {
-	return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE)));
+	return RegisterSnapshot(GetCatalogSnapshot(shuffle_catalog_ids()->table));
 }
 
 /*

@@ -12,17 +12,13 @@
 
 #include "shuffle.h"
 
-#define SHUFFLE_SEGMENT_TABLE	 "shuffle_segment"
-#define SHUFFLE_SEGMENT_PKEY	 "shuffle_segment_pkey"
-#define SHUFFLE_SEGMENT_SEQUENCE "shuffle_segment_number"
-
 /* Objects of the extension in this database, found by extension.c. */
 typedef struct ShuffleCatalogIds
 {
-	Oid schema;
 	Oid table; /* shuffle_segment ... */
 	Oid pkey;  /* ... its index */
 	Oid sequence;
+	Oid sweep_state; /* see sweep_when.c */
 } ShuffleCatalogIds;
 
 /* An error if the extension is not installed, or not as this library knows it. */

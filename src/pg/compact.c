@@ -82,7 +82,7 @@ check_privilege(Oid relid)
 static void
 collect(const ShuffleStorage *storage, Snapshot snapshot, Segments *all)
 {
-	Relation	rel = table_open(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE), AccessShareLock);
+	Relation	rel = table_open(shuffle_catalog_ids()->table, AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(rel);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
@@ -93,8 +93,7 @@ collect(const ShuffleStorage *storage, Snapshot snapshot, Segments *all)
 	all->segments = palloc(sizeof(Segment) * all->size);
 
 	shuffle_catalog_storage_keys(keys, storage);
-	scan = systable_beginscan(rel, shuffle_catalog_relid(SHUFFLE_SEGMENT_PKEY), true, snapshot, 2,
-							  keys);
+	scan = systable_beginscan(rel, shuffle_catalog_ids()->pkey, true, snapshot, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Segment *segment;
@@ -204,7 +203,7 @@ copy_rows(Relation rel, const Segments *chosen, Snapshot snapshot, ShuffleRewrit
 static void
 delete_rows(Relation rel, const Segments *chosen)
 {
-	Relation  table = table_open(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE), RowExclusiveLock);
+	Relation  table = table_open(shuffle_catalog_ids()->table, RowExclusiveLock);
 	CommandId cid = GetCurrentCommandId(true);
 
 	for (int i = 0; i < chosen->n; i++)

@@ -16,6 +16,8 @@
 
 #include "catalog.h"
 
+#define SEGMENT_TABLE "shuffle_segment"
+
 /*
  * Oids of our objects, looked up once per session; an invalidation of any of them (or
  * of everything) empties the cache.  Absence is not cached.
@@ -28,7 +30,8 @@ static bool				 callback_registered;
 static void
 forget_ids(Datum arg, Oid relid)
 {
-	if (relid == InvalidOid || relid == ids.table || relid == ids.pkey || relid == ids.sequence)
+	if (relid == InvalidOid || relid == ids.table || relid == ids.pkey || relid == ids.sequence ||
+		relid == ids.sweep_state)
 		valid = fits = false;
 }
 
@@ -56,6 +59,8 @@ extension_schema(void)
 bool
 shuffle_extension_exists(void)
 {
+	Oid schema;
+
 	if (valid)
 		return true;
 
@@ -65,13 +70,15 @@ shuffle_extension_exists(void)
 		callback_registered = true;
 	}
 
-	ids.schema = extension_schema();
-	if (!OidIsValid(ids.schema))
+	schema = extension_schema();
+	if (!OidIsValid(schema))
 		return false;
-	ids.table = get_relname_relid(SHUFFLE_SEGMENT_TABLE, ids.schema);
-	ids.pkey = get_relname_relid(SHUFFLE_SEGMENT_PKEY, ids.schema);
-	ids.sequence = get_relname_relid(SHUFFLE_SEGMENT_SEQUENCE, ids.schema);
-	valid = OidIsValid(ids.table) && OidIsValid(ids.pkey) && OidIsValid(ids.sequence);
+	ids.table = get_relname_relid(SEGMENT_TABLE, schema);
+	ids.pkey = get_relname_relid("shuffle_segment_pkey", schema);
+	ids.sequence = get_relname_relid("shuffle_segment_number", schema);
+	ids.sweep_state = get_relname_relid("shuffle_sweep_state", schema);
+	valid = OidIsValid(ids.table) && OidIsValid(ids.pkey) && OidIsValid(ids.sequence) &&
+		OidIsValid(ids.sweep_state);
 	return valid;
 }
 
@@ -113,7 +120,7 @@ require_fitting_columns(void)
 			TupleDescAttr(desc, i)->atttypid == columns[i].type;
 	table_close(rel, AccessShareLock);
 	if (!same)
-		shuffle_raise_misfit("table", SHUFFLE_SEGMENT_TABLE);
+		shuffle_raise_misfit("table", SEGMENT_TABLE);
 	fits = true;
 }
 
@@ -128,17 +135,4 @@ shuffle_catalog_ids(void)
 	if (!fits)
 		require_fitting_columns();
 	return &ids;
-}
-
-Oid
-shuffle_catalog_relid(const char *name)
-{
-	Oid relid = get_relname_relid(name, shuffle_catalog_ids()->schema);
-
-	if (!OidIsValid(relid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"%s\" of extension \"%s\" does not exist", name,
-						SHUFFLE_EXTENSION)));
-	return relid;
 }

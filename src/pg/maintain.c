@@ -56,15 +56,6 @@ verify_report(ReturnSetInfo *rsinfo, const char *file, int64 partition, int64 bl
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-static int
-compare_rows(const void *a, const void *b)
-{
-	uint64 ra = ((const ShfExtent *) a)->first_row;
-	uint64 rb = ((const ShfExtent *) b)->first_row;
-
-	return (ra > rb) - (ra < rb);
-}
-
 /* What is wrong with the offset index of a segment by itself, or NULL. */
 static const char *
 verify_index(const ShuffleSegmentRow *row, const ShfExtent *extents)
@@ -102,7 +93,7 @@ verify_index(const ShuffleSegmentRow *row, const ShfExtent *extents)
 	by_row = MemoryContextAllocHuge(CurrentMemoryContext,
 									sizeof(ShfExtent) * Max((Size) row->nextents, 1));
 	memcpy(by_row, extents, sizeof(ShfExtent) * (Size) row->nextents);
-	qsort(by_row, row->nextents, sizeof(ShfExtent), compare_rows);
+	shuffle_extents_sort(by_row, row->nextents);
 	for (int i = 0; i < row->nextents; i++)
 	{
 		if (by_row[i].first_row != next)

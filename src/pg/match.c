@@ -105,15 +105,16 @@ binary_compatible(Oid a, Oid b)
 	Relation	rel;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	CastPair   *pairs = palloc(sizeof(CastPair) * 64);
+	CastPair   *pairs;
 	int			npairs = 0;
 	int			cap = 64;
-	List	   *reached = list_make1_oid(a);
+	List	   *reached;
 	ListCell   *lc;
 
 	if (a == b)
 		return true;
 
+	pairs = palloc(sizeof(CastPair) * cap);
 	rel = table_open(CastRelationId, AccessShareLock);
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -131,6 +132,7 @@ binary_compatible(Oid a, Oid b)
 	table_close(rel, AccessShareLock);
 
 	/* the list grows while we walk it */
+	reached = list_make1_oid(a);
 	foreach(lc, reached)
 	{
 		Oid type = lfirst_oid(lc);

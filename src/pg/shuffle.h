@@ -372,9 +372,6 @@ extern void shuffle_sweep_if_needed(void);
 
 extern bool shuffle_extension_exists(void);
 
-/* Oid of a relation of the extension by name; error if the extension is missing. */
-extern Oid shuffle_catalog_relid(const char *name);
-
 /* ------------------------------------------------------------ catalog.c */
 
 /* One row of shuffle_segment; extents stay in the table until asked for. */

@@ -76,22 +76,9 @@ shuffle_storage_of(Relation rel)
 char *
 shuffle_root(void)
 {
-	char *directory;
-	char *root;
-
-	if (shuffle_setting_directory == NULL || shuffle_setting_directory[0] == '\0')
+	if (shuffle_setting_directory[0] == '\0')
 		return pstrdup(SHUFFLE_DATA_ROOT);
-
-	directory = pstrdup(shuffle_setting_directory);
-	canonicalize_path(directory);
-	if (!is_absolute_path(directory))
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("\"shuffle_ext.directory\" must be an absolute path: \"%s\"", directory)));
-
-	root = psprintf("%s/PG_" UINT64_FORMAT, directory, GetSystemIdentifier());
-	pfree(directory);
-	return root;
+	return psprintf("%s/PG_" UINT64_FORMAT, shuffle_setting_directory, GetSystemIdentifier());
 }
 
 bool
@@ -346,12 +333,6 @@ shuffle_storage_prepare(const ShuffleStorage *storage)
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot write to a shuffle table during recovery")));
-
-	/* The engine appends a job's file name and possibly a partition's. */
-	if (strlen(dir) + NAMEDATALEN * 2 >= MAXPGPATH)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_CONFIG_FILE_ERROR), errmsg("\"shuffle_ext.directory\" is too long")));
 
 	if (shuffle_root_is_outer(root))
 		prepare_outer_root(root);

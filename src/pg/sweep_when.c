@@ -39,8 +39,6 @@
 #include "storage.h"
 #include "sweep.h"
 
-#define STATE_TABLE "shuffle_sweep_state"
-
 PG_FUNCTION_INFO_V1(shuffle_sweep);
 
 bool shuffle_sweep_wanted = false;
@@ -149,7 +147,7 @@ locked_sweep(bool automatic)
 	foreach(lc, notes)
 		(void) unlink((char *) lfirst(lc));
 
-	state = table_open(shuffle_catalog_relid(STATE_TABLE), RowExclusiveLock);
+	state = table_open(shuffle_catalog_ids()->sweep_state, RowExclusiveLock);
 	if (complete && !swept_since_crash(state))
 	{
 		Datum	  value = TimestampTzGetDatum(GetCurrentTimestamp());
@@ -182,7 +180,7 @@ shuffle_sweep_if_needed(void)
 
 	if (!checked && !shuffle_sweep_wanted)
 	{
-		Relation state = table_open(shuffle_catalog_relid(STATE_TABLE), AccessShareLock);
+		Relation state = table_open(shuffle_catalog_ids()->sweep_state, AccessShareLock);
 		bool	 swept = swept_since_crash(state);
 
 		table_close(state, AccessShareLock);
@@ -214,7 +212,7 @@ delete_orphans(void)
 	if (smgrGetPendingDeletes(true, &dropped) > 0)
 		return;
 
-	rel = table_open(shuffle_catalog_relid(SHUFFLE_SEGMENT_TABLE), RowExclusiveLock);
+	rel = table_open(shuffle_catalog_ids()->table, RowExclusiveLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))

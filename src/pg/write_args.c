@@ -348,7 +348,6 @@ replace_options(const ShuffleWriteArgs *args, TupleDesc desc, const ShuffleTarge
 		options->nbounds = 0;
 	shuffle_options_check(options, false);
 	options->nbounds = nbounds;
-	shuffle_options_require_keys(options, target->rel);
 	if (args->has_bounds)
 		shuffle_bounds_normalize(options, table);
 	return options;

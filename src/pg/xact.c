@@ -190,7 +190,7 @@ free_dropped(void)
 	 * DROP EXTENSION has taken the rows with it.
 	 */
 	likely_roots = list_make1(pstrdup(SHUFFLE_DATA_ROOT));
-	if (shuffle_setting_directory != NULL && shuffle_setting_directory[0] != '\0')
+	if (shuffle_setting_directory[0] != '\0')
 		likely_roots = lappend(likely_roots, shuffle_root());
 
 	exists = shuffle_extension_exists();
