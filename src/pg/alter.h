@@ -1,6 +1,7 @@
 /*
  * alter.h
- *	  Refuses changes of key columns that would leave rows in the wrong partitions.
+ *	  Refuses changes of key columns that would leave rows in the wrong partitions, and lets
+ *	  long values follow into another access method.
  */
 #ifndef SHUFFLE_ALTER_H
 #define SHUFFLE_ALTER_H
