@@ -48,6 +48,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/varlena.h"
 
@@ -232,6 +233,45 @@ lock_name(Oid namespace, const char *relname)
 	AcceptInvalidationMessages();
 }
 
+/*
+ * A transaction with one snapshot for all its statements must not replace rows that the
+ * snapshot does not see: its query cannot have taken them over.  Read committed runs the
+ * query with a snapshot that is younger than the lock.  The table is locked against writes.
+ */
+static void
+check_replaced(Relation rel)
+{
+	ShuffleStorage storage = shuffle_storage_of(rel);
+	Snapshot	   latest;
+	List		  *seen;
+	List		  *all;
+	bool		   same;
+
+	if (!IsolationUsesXactSnapshot())
+		return;
+	seen = shuffle_catalog_segments(&storage, GetTransactionSnapshot());
+	latest = shuffle_latest_snapshot();
+	all = shuffle_catalog_segments(&storage, latest);
+	UnregisterSnapshot(latest);
+
+	same = list_length(seen) == list_length(all);
+	for (int i = 0; same && i < list_length(all); i++)
+	{
+		const ShuffleSegmentRow *a = list_nth(seen, i);
+		const ShuffleSegmentRow *b = list_nth(all, i);
+
+		same = memcmp(a->id, b->id, sizeof(a->id)) == 0;
+	}
+	if (!same)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not replace table \"%s\" due to a concurrent write",
+						RelationGetRelationName(rel)),
+				 errdetail("Rows were written or compacted after this transaction's snapshot "
+						   "was taken."),
+				 errhint("Retry the transaction.")));
+}
+
 /* A new table's schema: resolved now, so that it stays the same one. */
 static void
 prepare_creation(ShuffleTarget *target)
@@ -303,7 +343,10 @@ shuffle_target_find(ShuffleTarget *target, TupleDesc desc)
 
 	target->rel = table_open(target->relid, NoLock);
 	if (args->if_exists == SHUFFLE_IF_EXISTS_REPLACE)
+	{
 		CheckTableNotInUse(target->rel, "replace");
+		check_replaced(target->rel);
+	}
 	shuffle_refuse_published(target->relid, RelationGetNamespace(target->rel),
 							 target->name->relname);
 	check_features(target->rel);
