@@ -54,7 +54,14 @@ is($new->safe_psql('postgres', q{SELECT count(*) FROM elsewhere}), '40005', 'mor
 is($new->safe_psql('postgres', 'SELECT count(*) FROM pg_class c, LATERAL shuffle_verify(c.oid) v '
 		  . q{WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'shuffle') AND error IS NOT NULL}),
 	'0', 'files are sound');
+
+# Whose directory it is the server cannot know.
+my ($owner) = glob("$elsewhere/PG_*/OWNER");
+open(my $file, '>', $owner) or die "$owner: $!";
+print $file $new->data_dir, "\n";
+close($file);
 $new->safe_psql('postgres', 'DROP TABLE a, tall, small, rewritten, elsewhere');
 nothing_left($new, 'dropped');
+is_deeply([ shuffle_files($new, $elsewhere) ], [], 'and none elsewhere, which was made over to the new server');
 $new->stop;
 done_testing();
