@@ -49,6 +49,14 @@ SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'range', '{1,2,
 SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'range', '{1,x}');
 SELECT * FROM shuffle_write('SELECT * FROM src', 't', 3, '{id}', 'hash', '{1,2}');
 
+-- relations that do not exist
+SELECT shuffle_fetch(1::regclass, 0);
+SELECT shuffle_verify(1::regclass);
+SELECT shuffle_skew(1::regclass);
+SELECT shuffle_compact(1::regclass);
+SELECT shuffle_set(1::regclass);
+\echo :LAST_ERROR_SQLSTATE
+
 -- query: empty, several statements, not a query
 SELECT * FROM shuffle_write('', 't');
 SELECT * FROM shuffle_write(' -- nothing', 't');

@@ -273,7 +273,6 @@ shuffle_compact(PG_FUNCTION_ARGS)
 {
 	Oid			   relid = PG_GETARG_OID(0);
 	TupleDesc	   desc;
-	char		  *name;
 	Relation	   rel;
 	ShuffleStorage storage;
 	Snapshot	   snapshot;
@@ -296,13 +295,7 @@ shuffle_compact(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 
 	check_privilege(relid);
-	name = get_rel_name(relid);
-	rel = try_table_open(relid, ShareUpdateExclusiveLock);
-	if (rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 name ? errmsg("relation \"%s\" does not exist", name) :
-						errmsg("relation with OID %u does not exist", relid)));
+	rel = shuffle_open_relation(relid, ShareUpdateExclusiveLock);
 	check_privilege(relid);
 	shuffle_require_table(rel);
 	storage = shuffle_storage_of(rel);

@@ -35,7 +35,7 @@
 Relation
 shuffle_open_for_reading(Oid relid)
 {
-	Relation  rel = relation_open(relid, AccessShareLock);
+	Relation  rel = shuffle_open_relation(relid, AccessShareLock);
 	AclResult acl;
 
 	shuffle_require_table(rel);

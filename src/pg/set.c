@@ -122,7 +122,7 @@ shuffle_set(PG_FUNCTION_ARGS)
 
 	relid = PG_GETARG_OID(0);
 	check_owner(relid);
-	rel = table_open(relid, ShareUpdateExclusiveLock);
+	rel = shuffle_open_relation(relid, ShareUpdateExclusiveLock);
 	check_owner(relid);
 	if (!shuffle_may_have_options(rel))
 		shuffle_require_table(rel);

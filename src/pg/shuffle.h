@@ -690,4 +690,7 @@ extern const TupleTableSlotOps ShuffleSlotOps;
 extern void shuffle_require_table(Relation rel);
 extern bool shuffle_is_table(Relation rel);
 
+/* Opens and locks a relation of any kind; error if it does not exist, or not any more. */
+extern Relation shuffle_open_relation(Oid relid, LOCKMODE lockmode);
+
 #endif /* SHUFFLE_H */

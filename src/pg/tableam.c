@@ -15,6 +15,7 @@
 
 #include "access/heapam.h"
 #include "access/multixact.h"
+#include "access/relation.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
@@ -56,6 +57,20 @@ shuffle_require_table(Relation rel)
 				 errmsg("\"%s\" is not a shuffle table", RelationGetRelationName(rel)),
 				 errhint("Shuffle tables are made by shuffle_write() or CREATE TABLE ... "
 						 "USING shuffle.")));
+}
+
+Relation
+shuffle_open_relation(Oid relid, LOCKMODE lockmode)
+{
+	char	*name = get_rel_name(relid);
+	Relation rel = try_relation_open(relid, lockmode);
+
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 name ? errmsg("relation \"%s\" does not exist", name) :
+						errmsg("relation with OID %u does not exist", relid)));
+	return rel;
 }
 
 #define REFUSE(rel, what, hint) \
