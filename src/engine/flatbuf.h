@@ -12,9 +12,11 @@
 
 #include "shf.h"
 
-/* What an Arrow IPC file begins with (then two zero bytes) and ends with. */
-#define SHF_MAGIC		"ARROW1"
-#define SHF_MAGIC_BYTES 6
+/* What an Arrow IPC file ends with, and begins with, padded by zeros to 8 bytes. */
+#define SHF_MAGIC			  "ARROW1"
+#define SHF_MAGIC_BYTES		  6
+#define SHF_FILE_HEADER		  SHF_MAGIC "\0" /* with the zero that ends a string */
+#define SHF_FILE_HEADER_BYTES 8
 
 /* Growable malloc memory; zero it to begin, free() data at the end. */
 typedef struct ShfBuffer

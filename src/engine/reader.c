@@ -131,7 +131,7 @@ read_schema(ShfReader *r, ShfError *err)
 
 	if (code != SHF_OK)
 		return code;
-	if (memcmp(p, SHF_MAGIC "\0", SHF_FILE_HEADER_BYTES) != 0)
+	if (memcmp(p, SHF_FILE_HEADER, SHF_FILE_HEADER_BYTES) != 0)
 		return not_ours(r, err, "it does not begin with \"ARROW1\"");
 	len = shf_load32(p + SHF_FILE_HEADER_BYTES + 4);
 	if (shf_load32(p + SHF_FILE_HEADER_BYTES) != UINT32_MAX || (len & 7) != 0 || len == 0 ||

@@ -67,9 +67,6 @@ struct ShfReader
 	size_t	 ahead; /* bytes to read at least, by the size of the last block */
 };
 
-/* A file begins with the magic and two zero bytes; the schema message follows. */
-#define SHF_FILE_HEADER_BYTES 8
-
 /* ------------------------------------------------------------ reader.c */
 
 /*

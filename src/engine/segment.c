@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* An Arrow file begins with the magic, padded to 8 bytes. */
-static const uint8_t file_magic[8] = {'A', 'R', 'R', 'O', 'W', '1', 0, 0};
-
 static ShfCode
 out_of_memory(ShfError *err)
 {
@@ -56,7 +53,7 @@ shf_segment_id_text(const uint8_t id[16], char text[33])
 static ShfCode
 make_segment_schema(ShfOutput *out, const uint8_t id[16], ShfError *err)
 {
-	static char		 id_key[] = "shuffle:segment_id";
+	static char		 id_key[] = SHF_META_SEGMENT_ID;
 	static char		 format_key[] = "shuffle:format";
 	static char		 format_value[] = "1";
 	const ShfSchema *src = out->schema;
@@ -109,11 +106,11 @@ shf_segment_begin(ShfOutput *out, ShfError *err)
 	code = make_segment_schema(out, segment->id, err);
 	out->leader.len = 0;
 	if (code == SHF_OK)
-		code = shf_buffer_reserve(&out->leader, sizeof(file_magic), err);
+		code = shf_buffer_reserve(&out->leader, SHF_FILE_HEADER_BYTES, err);
 	if (code != SHF_OK)
 		return code;
-	memcpy(out->leader.data, file_magic, sizeof(file_magic));
-	out->leader.len = sizeof(file_magic);
+	memcpy(out->leader.data, SHF_FILE_HEADER, SHF_FILE_HEADER_BYTES);
+	out->leader.len = SHF_FILE_HEADER_BYTES;
 	code = shf_schema_message(&out->leader, &out->segment_schema, err);
 	if (code != SHF_OK)
 		return code;
