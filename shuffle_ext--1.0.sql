@@ -96,6 +96,9 @@ CREATE TRIGGER shuffle_segment_guard_truncate BEFORE TRUNCATE ON shuffle_segment
 	FOR EACH STATEMENT EXECUTE FUNCTION shuffle_segment_guard();
 ALTER TABLE shuffle_segment ENABLE ALWAYS TRIGGER shuffle_segment_guard_truncate;
 
+COMMENT ON TRIGGER shuffle_segment_guard ON shuffle_segment IS 'leaves out rows of others';
+COMMENT ON TRIGGER shuffle_segment_guard_truncate ON shuffle_segment IS 'refuses TRUNCATE';
+
 -- When leftover files were last looked for.  Unlogged, so that a crash empties it.
 CREATE UNLOGGED TABLE shuffle_sweep_state (
 	swept timestamptz NOT NULL

@@ -106,15 +106,17 @@ shuffle_file_open(const char *path, const ShuffleSegmentRow *segment, TupleDesc 
 	char			 expected[33];
 	ShfError		 err;
 
+	file = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleFile));
 	if (segment->files > 0 && !AcquireExternalFD())
+	{
+		pfree(file);
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("could not open file \"%s\" of table \"%s\": too many open files", path,
 						relname),
 				 errhint("Increase max_files_per_process, or read fewer shuffle tables in "
 						 "one query.")));
-
-	file = MemoryContextAllocZero(TopMemoryContext, sizeof(ShuffleFile));
+	}
 	file->refs = 1;
 	file->counted = (segment->files > 0);
 	file->storage = segment->storage;
