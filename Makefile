@@ -10,6 +10,7 @@ MODULE_big = shuffle_ext
 DATA = shuffle_ext--1.0.sql
 
 ENGINE_OBJS = \
+	src/engine/ahead.o \
 	src/engine/batch.o \
 	src/engine/codec.o \
 	src/engine/compress.o \
@@ -72,6 +73,7 @@ PG_OBJS = \
 	src/pg/progress.o \
 	src/pg/publish.o \
 	src/pg/query.o \
+	src/pg/read_ahead.o \
 	src/pg/read_block.o \
 	src/pg/read_rows.o \
 	src/pg/read_state.o \

@@ -94,11 +94,12 @@ shf_batch_create(ShfBatch **batch, const ShfSchema *schema, ShfError *err)
 	b->columns = calloc(nnodes + 1, sizeof(ShfColumn));
 	b->first_node = calloc(nfields + 1, sizeof(int));
 	b->decoded = calloc(nfields + 1, sizeof(bool));
+	b->used = calloc(nfields + 1, sizeof(bool));
 	b->slabs = calloc(nfields + 1, sizeof(ShfSlab));
 	b->fixed_memory = sizeof(ShfBatch) + (nnodes + 1) * (sizeof(ShfNode) + sizeof(ShfColumn)) +
-		(nfields + 1) * (sizeof(int) + sizeof(bool) + sizeof(ShfSlab));
+		(nfields + 1) * (sizeof(int) + 2 * sizeof(bool) + sizeof(ShfSlab));
 	if (b->nodes == NULL || b->columns == NULL || b->first_node == NULL || b->decoded == NULL ||
-		b->slabs == NULL)
+		b->used == NULL || b->slabs == NULL)
 	{
 		code = shf_batch_nomem(err, b->fixed_memory);
 		shf_batch_free(b);
@@ -123,6 +124,7 @@ shf_batch_free(ShfBatch *b)
 	}
 	free(b->slabs);
 	free(b->decoded);
+	free(b->used);
 	free(b->first_node);
 	free(b->columns);
 	free(b->nodes);
@@ -158,6 +160,7 @@ shf_batch_clear(ShfBatch *b)
 	b->metadata_bytes = 0;
 	memset(&b->header, 0, sizeof(b->header));
 	memset(b->decoded, 0, sizeof(bool) * (size_t) b->schema.nfields);
+	memset(b->used, 0, sizeof(bool) * (size_t) b->schema.nfields);
 }
 
 /* ---------------------------------------------------------------- structure */

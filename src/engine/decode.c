@@ -296,22 +296,31 @@ decode_node(ShfBatch *b, int column, int n, size_t *used, ShfError *err)
 }
 
 ShfCode
-shf_batch_column(ShfBatch *b, int i, const ShfColumn **column, ShfError *err)
+shf_batch_decode(ShfBatch *b, int i, ShfError *err)
 {
 	size_t	used = 0;
-	ShfCode code = SHF_OK;
+	ShfCode code;
+
+	if (b->decoded[i])
+		return SHF_OK;
+	code = prepare_slab(b, i, err);
+	for (int n = b->first_node[i]; code == SHF_OK && n < b->first_node[i + 1]; n++)
+		code = decode_node(b, i, n, &used, err);
+	b->decoded[i] = code == SHF_OK;
+	return code;
+}
+
+ShfCode
+shf_batch_column(ShfBatch *b, int i, const ShfColumn **column, ShfError *err)
+{
+	ShfCode code;
 
 	if (i < 0 || i >= b->schema.nfields || b->message == NULL)
 		return shf_error(err, SHF_ERR_INVALID, "there is no column %d of a block to decode", i);
-	if (!b->decoded[i])
-	{
-		code = prepare_slab(b, i, err);
-		for (int n = b->first_node[i]; code == SHF_OK && n < b->first_node[i + 1]; n++)
-			code = decode_node(b, i, n, &used, err);
-		if (code != SHF_OK)
-			return code;
-		b->decoded[i] = true;
-	}
+	code = shf_batch_decode(b, i, err);
+	if (code != SHF_OK)
+		return code;
+	b->used[i] = true;
 	*column = &b->columns[i];
 	return SHF_OK;
 }

@@ -35,6 +35,7 @@ struct ShfBatch
 	ShfColumn		*columns;	 /* [nnodes]: top level first, children of a node together */
 	int				*first_node; /* [nfields + 1] node of each top-level column */
 	bool			*decoded;	 /* [nfields] */
+	bool			*used;		 /* [nfields] asked for by the caller */
 	ShfSlab			*slabs;		 /* [nfields] */
 	ShfDecompressor *decompressor;
 	size_t			 fixed_memory; /* of everything above but slabs and decompressor */
@@ -122,6 +123,11 @@ extern ShfCode shf_batch_nomem(ShfError *err, size_t bytes);
 /* "block at byte N of file "F" is damaged: ..." */
 extern ShfCode shf_batch_corrupt(const ShfBatch *batch, ShfError *err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* ------------------------------------------------------------ decode.c */
+
+/* Decompresses (once) and checks column i, which exists, of a block that has been read. */
+extern ShfCode shf_batch_decode(ShfBatch *batch, int i, ShfError *err);
 
 /* ------------------------------------------------------------ verify.c */
 

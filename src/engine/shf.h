@@ -546,6 +546,40 @@ extern ShfCode shf_reader_peek(ShfReader *r, uint64_t offset, uint64_t limit, ui
 extern void shf_reader_prefetch(const ShfReader *reader, uint64_t offset, uint64_t len);
 
 /*
+ * A thread that reads some blocks of a file while the caller uses others.  First they are
+ * added, then it runs.  Until shf_ahead_wait() has returned the caller touches neither the
+ * reader nor the batches.
+ */
+typedef struct ShfAhead ShfAhead;
+
+#define SHF_AHEAD_BLOCKS 8 /* most in one run */
+
+/* NULL when there can be no thread.  It holds one descriptor. */
+extern ShfAhead *shf_ahead_create(void);
+
+/* Another block for the next run: arguments of shf_reader_block(). */
+extern void shf_ahead_add(ShfAhead *ahead, ShfBatch *batch, uint64_t offset, uint64_t limit,
+						  uint32_t partition);
+
+/*
+ * Runs: reads the blocks, and decodes the columns that have been asked for in the block
+ * that like holds, which has the same schema and may be one of the batches.
+ */
+extern void shf_ahead_run(ShfAhead *ahead, ShfReader *reader, const ShfBatch *like);
+
+/* Waits for the end of a run, if there is one; nothing is added then. */
+extern void shf_ahead_wait(ShfAhead *ahead);
+
+/*
+ * After that: does the batch added as number i hold its block?  If not, shf_reader_block()
+ * will tell why, as shf_batch_column() will of columns that could not be decoded.
+ */
+extern bool shf_ahead_done(const ShfAhead *ahead, int i);
+
+/* Ends the thread after at most the block that it is at.  NULL is allowed. */
+extern void shf_ahead_free(ShfAhead *ahead);
+
+/*
  * Verifies a whole file: magic, schema, every message (CRC, structure, all columns,
  * UTF-8, zero padding), end of stream, footer equal to what the writer would have
  * written, nothing behind it.  If extents is not NULL, the file's blocks must be

@@ -28,6 +28,7 @@ int	  shuffle_setting_inline_bytes;
 int	  shuffle_setting_output_limit_kb;
 char *shuffle_setting_directory;
 bool  shuffle_setting_sync;
+bool  shuffle_setting_read_ahead;
 
 /* A row buffer addresses 8-byte units with 32 bits, and there may be two of them. */
 #define MEMORY_LIMIT_MAX_KB (64 * 1024 * 1024)
@@ -153,6 +154,12 @@ define_settings(void)
 							 "Off is faster, but a crash of the operating system may damage "
 							 "rows that were committed shortly before.",
 							 &shuffle_setting_sync, true, PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("shuffle_ext.read_ahead",
+							 "Reads and decompresses the next block in a thread.",
+							 "While a scan makes rows of one block. Parallel plans have no "
+							 "such threads.",
+							 &shuffle_setting_read_ahead, true, PGC_USERSET, 0, NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("shuffle_ext");
 }

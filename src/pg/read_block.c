@@ -205,10 +205,19 @@ shuffle_file_close(ShuffleFile *file)
 	if (!file->counted)
 		return;
 	if (file->reader != NULL)
-		shf_reader_close(file->reader);
+		shf_reader_close(shuffle_file_reader(file));
 	file->reader = NULL;
 	ReleaseExternalFD();
 	file->counted = false;
+}
+
+ShfReader *
+shuffle_file_reader(ShuffleFile *file)
+{
+	if (file->ahead != NULL)
+		shf_ahead_wait(file->ahead);
+	file->ahead = NULL;
+	return file->reader;
 }
 
 /* ---------------------------------------------------------------- block */
@@ -248,7 +257,7 @@ shuffle_block_create(ShuffleFile *file, ShuffleBlock *reuse)
 
 	block->file = file;
 	file->refs++;
-	block->loaded = false;
+	block->loaded = block->wanted = false;
 	return block;
 }
 
@@ -290,6 +299,20 @@ count_read(const ShuffleBlock *block, instr_time start)
 	}
 }
 
+/*
+ * The batch has read something: is it the block?  start is when reading began, or zero.
+ */
+bool
+shuffle_block_accept(ShuffleBlock *block, instr_time start)
+{
+	if (shf_batch_rows(block->batch) != block->rows)
+		return false;
+	if (block->file->image == NULL)
+		count_read(block, start);
+	block->loaded = true;
+	return true;
+}
+
 void
 shuffle_block_load(ShuffleBlock *block)
 {
@@ -297,25 +320,23 @@ shuffle_block_load(ShuffleBlock *block)
 	ShfError	 err;
 	instr_time	 start;
 
+	block->wanted = true;
 	if (block->loaded)
 		return;
 
 	INSTR_TIME_SET_ZERO(start);
 	if (track_io_timing)
 		INSTR_TIME_SET_CURRENT(start);
-	if (shf_reader_block(file->reader, block->batch, block->offset, block->limit, block->partition,
-						 &err) != SHF_OK)
+	if (shf_reader_block(shuffle_file_reader(file), block->batch, block->offset, block->limit,
+						 block->partition, &err) != SHF_OK)
 		shuffle_read_error(file->relname, &err);
-	if (shf_batch_rows(block->batch) != block->rows)
+	if (!shuffle_block_accept(block, start))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("block at offset %llu of file \"%s\" of table \"%s\" has %u rows, "
 						"expected %u",
 						(unsigned long long) block->offset, shf_reader_name(file->reader),
 						file->relname, shf_batch_rows(block->batch), block->rows)));
-	if (file->image == NULL)
-		count_read(block, start);
-	block->loaded = true;
 }
 
 /* ---------------------------------------------------------------- window */

@@ -73,7 +73,10 @@ struct ShuffleReadState
 
 	int64		   current; /* number of block, or -1 */
 	ShuffleBlock  *block;
+	ShuffleBlock  *last; /* before it, while the cursor moves on */
 	ShuffleWindow *window;
+	int			   run; /* blocks before it, in order, that reading ahead would have helped */
+	ShuffleAhead   ahead;
 
 	MemoryContextCallback callback;
 };
@@ -109,6 +112,10 @@ release_state(void *arg)
 {
 	ShuffleReadState *state = arg;
 
+	shuffle_ahead_end(&state->ahead);
+	if (state->last != NULL)
+		shuffle_block_unpin(state->last);
+	state->last = NULL;
 	drop_block(state);
 	drop_file(state);
 	if (state->decoder != NULL)
@@ -243,6 +250,7 @@ shuffle_reading_schema(const ShuffleReadState *state)
 void
 shuffle_reading_pause(ShuffleReadState *state)
 {
+	shuffle_ahead_end(&state->ahead);
 	if (state->nblocks == 1 && state->block != NULL && state->block->loaded)
 		shuffle_file_close(state->block->file);
 	else
@@ -358,7 +366,7 @@ prefetch_behind(ShuffleReadState *state, int e)
 		if (!one_file && next->partition != state->file_partition)
 			break;
 		if (next->offset != next[-1].offset + next[-1].bytes)
-			shf_reader_prefetch(state->file->reader, next->offset, next->bytes);
+			shf_reader_prefetch(shuffle_file_reader(state->file), next->offset, next->bytes);
 		state->prefetched_bytes += next->bytes;
 		state->prefetched++;
 	}
@@ -407,7 +415,8 @@ learn_start(ShuffleReadState *state, uint32 k)
 		ShfError	err;
 
 		CHECK_FOR_INTERRUPTS();
-		if (shf_reader_peek(state->file->reader, last->offset, end, &rows, &bytes, &err) != SHF_OK)
+		if (shf_reader_peek(shuffle_file_reader(state->file), last->offset, end, &rows, &bytes,
+							&err) != SHF_OK)
 			shuffle_read_error(state->relname, &err);
 		last[1].offset = last->offset + bytes;
 		last[1].row = last->row + rows;
@@ -465,25 +474,27 @@ extent_of_block(const ShuffleReadState *state, uint32 n)
 	return low;
 }
 
-ShuffleBlock *
-shuffle_reading_seek(ShuffleReadState *state, int64 n)
+/* Where a block lies. */
+typedef struct Place
 {
-	ShuffleBlock	*reuse = NULL;
+	uint64 offset;
+	uint64 bytes;
+	uint64 limit; /* end of its extent */
+	uint64 first_row;
+	uint32 rows;
+	uint32 partition;
+} Place;
+
+/* Goes to block n and finds its place. */
+static void
+find_place(ShuffleReadState *state, int64 n, Place *place)
+{
 	const ShfExtent *extent;
 	uint64			 end_row;
 	uint32			 in_segment;
 	uint32			 k;
-	int				 s;
+	int				 s = state->segment;
 
-	Assert(n >= 0 && n < state->nblocks);
-
-	if (n == state->current)
-		return state->block;
-
-	CHECK_FOR_INTERRUPTS();
-
-	state->current = -1;
-	s = state->segment;
 	if (s < 0 || n < state->segments[s].first_block ||
 		n >= state->segments[s].first_block + state->segments[s].blocks)
 		s = segment_of_block(state, n);
@@ -494,13 +505,97 @@ shuffle_reading_seek(ShuffleReadState *state, int64 n)
 	extent = &state->extents[state->extent];
 	k = in_segment - state->extent_block[state->extent];
 	learn_start(state, k);
+	place->offset = state->starts[k].offset;
+	place->limit = extent->offset + extent->bytes;
 	if (k + 1 < extent->blocks)
 	{
 		learn_start(state, k + 1);
+		place->bytes = state->starts[k + 1].offset - place->offset;
 		end_row = state->starts[k + 1].row;
 	}
 	else
+	{
+		place->bytes = place->limit - place->offset;
 		end_row = extent->first_row + extent->rows;
+	}
+	place->first_row = state->starts[k].row;
+	place->rows = (uint32) (end_row - place->first_row);
+	place->partition = extent->partition;
+}
+
+/* An empty block of the current file at this place; see shuffle_block_create() for reuse. */
+static ShuffleBlock *
+create_block(ShuffleReadState *state, const Place *place, ShuffleBlock *reuse)
+{
+	ShuffleBlock *block = shuffle_block_create(state->file, reuse);
+
+	block->offset = place->offset;
+	block->limit = place->limit;
+	block->partition = place->partition;
+	block->rows = place->rows;
+	block->segment = state->segments[state->segment].row->number;
+	block->first_row = place->first_row;
+	return block;
+}
+
+/* Is block n of the current segment in its current file? */
+static bool
+in_current_file(const ShuffleReadState *state, int64 n)
+{
+	const ReadSegment *seg = &state->segments[state->segment];
+
+	if (n < seg->first_block || n >= seg->first_block + seg->blocks)
+		return false;
+	return seg->row->layout == SHF_LAYOUT_LOG ||
+		state->extents[extent_of_block(state, (uint32) (n - seg->first_block))].partition ==
+		state->file_partition;
+}
+
+/* The current block follows the last one: starts to read what comes next in the file. */
+static void
+read_ahead(ShuffleReadState *state)
+{
+	int64 n = shuffle_ahead_next(&state->ahead, state->current);
+	bool  more = true;
+
+	if (state->block->file != state->file || !in_current_file(state, n) ||
+		state->last->file->decoder != state->file->decoder ||
+		!shuffle_ahead_idle(&state->ahead, state->nblocks - n))
+		return;
+
+	/* The thread is about to have the file for itself. */
+	shuffle_block_load(state->block);
+	state->block->wanted = false;
+
+	for (; more && in_current_file(state, n); n++)
+	{
+		Place		  place;
+		ShuffleBlock *block;
+
+		find_place(state, n, &place);
+		block = create_block(state, &place, shuffle_ahead_take_spare(&state->ahead));
+		more = shuffle_ahead_add(&state->ahead, block, n, place.bytes);
+	}
+	shuffle_ahead_run(&state->ahead, state->last);
+}
+
+ShuffleBlock *
+shuffle_reading_seek(ShuffleReadState *state, int64 n)
+{
+	bool ahead;
+
+	Assert(n >= 0 && n < state->nblocks);
+
+	if (n == state->current)
+		return state->block;
+
+	CHECK_FOR_INTERRUPTS();
+
+	if (state->block != NULL && n == state->current + 1 && shuffle_ahead_pays(state->block))
+		state->run++;
+	else
+		state->run = 0;
+	ahead = state->run >= 2;
 
 	/* Read over the last block unless a slot still needs it. */
 	if (state->window != NULL)
@@ -510,24 +605,30 @@ shuffle_reading_seek(ShuffleReadState *state, int64 n)
 		else
 			drop_window(state);
 	}
-	if (state->block != NULL)
+	state->last = state->block;
+	state->current = -1;
+	state->block = shuffle_ahead_take(&state->ahead, n);
+	if (state->block == NULL)
 	{
-		reuse = state->block;
-		state->block = NULL;
-		if (reuse->refs > 1)
+		ShuffleBlock *reuse = NULL;
+		Place		  place;
+
+		find_place(state, n, &place);
+		ahead = ahead && in_current_file(state, n + 1);
+		if (!ahead && state->last != NULL && state->last->refs == 1)
 		{
-			shuffle_block_unpin(reuse);
-			reuse = NULL;
+			reuse = state->last;
+			state->last = NULL;
 		}
+		state->block = create_block(state, &place, reuse);
 	}
-	state->block = shuffle_block_create(state->file, reuse);
-	state->block->offset = state->starts[k].offset;
-	state->block->limit = extent->offset + extent->bytes;
-	state->block->partition = extent->partition;
-	state->block->rows = (uint32) (end_row - state->starts[k].row);
-	state->block->segment = state->segments[s].row->number;
-	state->block->first_row = state->starts[k].row;
 	state->current = n;
+
+	if (ahead)
+		read_ahead(state);
+	if (state->last != NULL)
+		shuffle_ahead_put_spare(&state->ahead, state->last);
+	state->last = NULL;
 	return state->block;
 }
 

@@ -50,7 +50,8 @@ typedef struct ShuffleFile
 {
 	int				refs;
 	bool			counted; /* holds an external descriptor */
-	ShfReader	   *reader;	 /* NULL when closed */
+	ShfReader	   *reader;	 /* by shuffle_file_reader(); NULL when closed */
+	ShfAhead	   *ahead;	 /* uses reader now, or NULL */
 	uint8		   *image;	 /* what reader reads, of a segment without files */
 	ShuffleDecoder *decoder;
 	ShuffleStorage	storage;
@@ -64,6 +65,7 @@ typedef struct ShuffleBlock
 	ShuffleFile *file;
 	ShfBatch	*batch;
 	bool		 loaded;
+	bool		 wanted; /* by somebody else than who reads ahead */
 	uint64		 offset; /* of its message */
 	uint64		 limit;	 /* end of its extent */
 	uint32		 partition;
@@ -97,7 +99,7 @@ extern void			  shuffle_window_unpin(ShuffleWindow *window);
 /* Decodes what is missing of the first natts columns. */
 extern void shuffle_window_decode(ShuffleWindow *window, int natts);
 
-/* Reads and checks the block if that has not been done. */
+/* What is in the block is wanted: reads and checks it if that has not been done. */
 extern void shuffle_block_load(ShuffleBlock *block);
 
 /*

@@ -43,6 +43,7 @@ extern int	 shuffle_setting_inline_bytes;
 extern int	 shuffle_setting_output_limit_kb; /* 0: none */
 extern char *shuffle_setting_directory;		  /* "" = pg_shuffle in the data directory */
 extern bool	 shuffle_setting_sync;
+extern bool	 shuffle_setting_read_ahead;
 
 /* ------------------------------------------------------------ error.c */
 

@@ -20,6 +20,7 @@ for ((round = 0; round <= ROUNDS; round++)); do
   [ $round != 1 ] || rm -f "$WORK"/times/* # round 0 warms up
   sample heap "${serial[@]}" "SELECT $COUNTS FROM lineitem"
   sample table "${serial[@]}" "SELECT $COUNTS FROM p200"
+  sample table_alone "${serial[@]}" "SET shuffle_ext.read_ahead = off" "SELECT $COUNTS FROM p200"
   sample heap_one "${serial[@]}" "SELECT count(l_orderkey) FROM lineitem"
   sample table_one "${serial[@]}" "SELECT count(l_orderkey) FROM p200"
   sample heap_two "${serial[@]}" "SELECT count(l_orderkey), count(l_partkey) FROM lineitem"
@@ -66,6 +67,7 @@ done
 heading "$ROUNDS rounds"
 row heap "all columns, serial: lineitem (heap)"
 row table "all columns, serial: 200 partitions"
+row table_alone "the same without read_ahead"
 row heap_one "first column, serial: lineitem (heap)"
 row table_one "first column, serial: 200 partitions"
 row heap_two "first two columns, serial: lineitem (heap)"
