@@ -104,6 +104,23 @@ SECURITY LABEL FOR shuffle_ext ON TABLE leaving IS 'partitions=2 method=round_ro
 ALTER TABLE leaving SET ACCESS METHOD heap;
 SECURITY LABEL FOR shuffle_ext ON TABLE leaving IS NULL;
 DROP TABLE leaving;
+CREATE SCHEMA "lab's";
+CREATE TABLE "lab's"."lea""ving" ("b.c" int) USING shuffle;
+SELECT shuffle_set('"lab''s"."lea""ving"', partitions => 2, keys => '{b.c}');
+INSERT INTO "lab's"."lea""ving" VALUES (1);
+CREATE MATERIALIZED VIEW leaving USING shuffle AS SELECT 1 AS a WITH NO DATA;
+SELECT shuffle_set('leaving', partitions => 2, keys => '{a}');
+ALTER TABLE "lab's"."lea""ving" SET ACCESS METHOD heap;
+ALTER MATERIALIZED VIEW leaving SET ACCESS METHOD heap;
+SELECT format('SECURITY LABEL FOR shuffle_ext ON %s IS NULL', CASE objsubid
+		WHEN 0 THEN concat_ws(' ', objtype, objoid::regclass)
+		ELSE format('COLUMN %s.%I', objoid::regclass, attname) END)
+	FROM pg_seclabels LEFT JOIN pg_attribute ON attrelid = objoid AND attnum = objsubid
+	WHERE provider = 'shuffle_ext' ORDER BY 1 \gexec
+SELECT * FROM pg_seclabels WHERE provider = 'shuffle_ext';
+DROP TABLE "lab's"."lea""ving";
+DROP MATERIALIZED VIEW leaving;
+DROP SCHEMA "lab's";
 
 -- What readers have cached of a label goes with the label, also back
 CREATE TABLE cached (a int) USING shuffle;
