@@ -70,6 +70,7 @@ PG_OBJS = \
 	src/pg/pack.o \
 	src/pg/pack_row.o \
 	src/pg/parallel.o \
+	src/pg/partition_of.o \
 	src/pg/progress.o \
 	src/pg/publish.o \
 	src/pg/query.o \

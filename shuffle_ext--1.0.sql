@@ -290,6 +290,13 @@ LANGUAGE C STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 100 ROWS 100;
 COMMENT ON FUNCTION shuffle_fetch(regclass, int[]) IS
 	'some partitions of a shuffle table as one Arrow IPC stream, in chunks of 1 MB';
 
+CREATE FUNCTION shuffle_partition_of(relation regclass, VARIADIC keys "any")
+RETURNS int4
+AS 'MODULE_PATHNAME'
+LANGUAGE C STABLE PARALLEL SAFE CALLED ON NULL INPUT;
+COMMENT ON FUNCTION shuffle_partition_of(regclass, "any") IS
+	'partition that rows with these values of the key columns, in their order, go to';
+
 --
 -- Views: the offset index
 --
