@@ -14,6 +14,13 @@
 
 #include "thread.h"
 
+/*
+ * What the blocks of one run may take when decompressed: twice what eight blocks of the
+ * default size do.  Those beyond it are only read, and decompressed one by one when the
+ * caller gets to them.
+ */
+#define AHEAD_RAW_BYTES (16 * 1024 * 1024)
+
 typedef struct AheadBlock
 {
 	ShfBatch *batch;
@@ -39,6 +46,7 @@ static void
 read_blocks(void *arg)
 {
 	ShfAhead *a = arg;
+	uint64_t  raw = 0;
 
 	for (int i = 0; i < a->nblocks; i++)
 	{
@@ -48,7 +56,9 @@ read_blocks(void *arg)
 			return;
 		block->done = shf_reader_block(a->reader, block->batch, block->offset, block->limit,
 									   block->partition, NULL) == SHF_OK;
-		for (int c = 0; block->done && c < a->ncolumns; c++)
+		if (block->done)
+			raw += shf_batch_raw_bytes(block->batch);
+		for (int c = 0; block->done && raw <= AHEAD_RAW_BYTES && c < a->ncolumns; c++)
 		{
 			/* A column that cannot be decoded stays to be decoded. */
 			if (a->columns[c])

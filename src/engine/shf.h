@@ -563,7 +563,8 @@ extern void shf_ahead_add(ShfAhead *ahead, ShfBatch *batch, uint64_t offset, uin
 
 /*
  * Runs: reads the blocks, and decodes the columns that have been asked for in the block
- * that like holds, which has the same schema and may be one of the batches.
+ * that like holds, which has the same schema and may be one of the batches.  Blocks that
+ * would take more than 16 MB together are not decoded, only read.
  */
 extern void shf_ahead_run(ShfAhead *ahead, ShfReader *reader, const ShfBatch *like);
 

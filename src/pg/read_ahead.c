@@ -28,12 +28,19 @@
 
 /*
  * For fewer blocks the thread would cost more than it saves, as it would for blocks of
- * fewer stored bytes; a larger block is not worth the memory.
+ * fewer stored bytes.
  */
-#define AHEAD_MIN_BLOCKS  32 /* left to read when the thread is started */
-#define AHEAD_MIN_BYTES	  (8 * 1024)
-#define AHEAD_MAX_BYTES	  (4 * 1024 * 1024)
+#define AHEAD_MIN_BLOCKS 32 /* left to read when the thread is started */
+#define AHEAD_MIN_BYTES	 (8 * 1024)
+
+/*
+ * Memory: a group is complete when it has so many stored bytes, larger blocks are not
+ * read ahead, and spare blocks with larger buffers are freed.  With the thread's own limit
+ * (engine/ahead.c) all this is at most about 60 MB, however large the values are.
+ */
 #define AHEAD_GROUP_BYTES (512 * 1024)
+#define AHEAD_MAX_BYTES	  (4 * 1024 * 1024)
+#define SPARE_MAX_BYTES	  (2 * 1024 * 1024)
 
 static bool
 group_has(const ShuffleAheadGroup *group, int64 number)
@@ -65,13 +72,9 @@ await_thread(ShuffleAhead *ahead)
 bool
 shuffle_ahead_pays(const ShuffleBlock *block)
 {
-	size_t bytes;
-
-	if (!shuffle_setting_read_ahead || !block->wanted || !block->loaded ||
-		block->file->image != NULL || IsInParallelMode() || IsParallelWorker())
-		return false;
-	bytes = shf_batch_message(block->batch).len;
-	return bytes >= AHEAD_MIN_BYTES && bytes <= AHEAD_MAX_BYTES;
+	return shuffle_setting_read_ahead && block->wanted && block->loaded &&
+		block->file->image == NULL && !IsInParallelMode() && !IsParallelWorker() &&
+		shf_batch_message(block->batch).len >= AHEAD_MIN_BYTES;
 }
 
 /* May a group be added now, with so many blocks left? */
@@ -94,16 +97,26 @@ shuffle_ahead_next(const ShuffleAhead *ahead, int64 current)
 	return Max(current + 1, ahead->ready.first + ahead->ready.n);
 }
 
-/*
- * Adds a block, the caller's reference included, which follows that added before it and
- * has so many bytes.  False: the group is complete.
- */
+/* Can the next block, of so many bytes, be added to the group? */
 bool
+shuffle_ahead_accepts(const ShuffleAhead *ahead, uint64 bytes)
+{
+	const ShuffleAheadGroup *group = &ahead->reading;
+
+	return bytes <= AHEAD_MAX_BYTES &&
+		(group->n == 0 || (group->n < SHF_AHEAD_BLOCKS && group->bytes < AHEAD_GROUP_BYTES));
+}
+
+/*
+ * Adds a block that is accepted, the caller's reference included, which follows that added
+ * before it.
+ */
+void
 shuffle_ahead_add(ShuffleAhead *ahead, ShuffleBlock *block, int64 number, uint64 bytes)
 {
 	ShuffleAheadGroup *group = &ahead->reading;
 
-	Assert(block->refs == 1 && group->n < SHF_AHEAD_BLOCKS);
+	Assert(block->refs == 1 && shuffle_ahead_accepts(ahead, bytes));
 	Assert(group->n == 0 ||
 		   (number == group->first + group->n && block->file == group->blocks[0]->file));
 
@@ -115,15 +128,20 @@ shuffle_ahead_add(ShuffleAhead *ahead, ShuffleBlock *block, int64 number, uint64
 	group->blocks[group->n++] = block;
 	group->bytes += bytes;
 	shf_ahead_add(ahead->thread, block->batch, block->offset, block->limit, block->partition);
-	return group->n < SHF_AHEAD_BLOCKS && group->bytes < AHEAD_GROUP_BYTES;
 }
 
-/* Starts reading, with the columns that have been asked for in like, of the same decoder. */
+/*
+ * Starts reading the group, if it has any blocks, with the columns that have been asked for
+ * in like, of the same decoder.
+ */
 void
 shuffle_ahead_run(ShuffleAhead *ahead, const ShuffleBlock *like)
 {
-	ShuffleFile *file = ahead->reading.blocks[0]->file;
+	ShuffleFile *file;
 
+	if (ahead->reading.n == 0)
+		return;
+	file = ahead->reading.blocks[0]->file;
 	Assert(file->decoder == like->file->decoder);
 	shf_ahead_run(ahead->thread, shuffle_file_reader(file), like->batch);
 	file->ahead = ahead->thread;
@@ -175,7 +193,8 @@ shuffle_ahead_take_spare(ShuffleAhead *ahead)
 void
 shuffle_ahead_put_spare(ShuffleAhead *ahead, ShuffleBlock *block)
 {
-	if (ahead->thread != NULL && block->refs == 1 && ahead->nspare < SHF_AHEAD_BLOCKS)
+	if (ahead->thread != NULL && block->refs == 1 && ahead->nspare < SHF_AHEAD_BLOCKS &&
+		shf_batch_memory(block->batch) <= SPARE_MAX_BYTES)
 		ahead->spare[ahead->nspare++] = block;
 	else
 		shuffle_block_unpin(block);

@@ -57,7 +57,8 @@ typedef struct ShuffleAhead
 extern bool	 shuffle_ahead_pays(const ShuffleBlock *block);
 extern bool	 shuffle_ahead_idle(ShuffleAhead *ahead, int64 left);
 extern int64 shuffle_ahead_next(const ShuffleAhead *ahead, int64 current);
-extern bool shuffle_ahead_add(ShuffleAhead *ahead, ShuffleBlock *block, int64 number, uint64 bytes);
+extern bool	 shuffle_ahead_accepts(const ShuffleAhead *ahead, uint64 bytes);
+extern void shuffle_ahead_add(ShuffleAhead *ahead, ShuffleBlock *block, int64 number, uint64 bytes);
 extern void shuffle_ahead_run(ShuffleAhead *ahead, const ShuffleBlock *like);
 extern ShuffleBlock *shuffle_ahead_take(ShuffleAhead *ahead, int64 number);
 extern ShuffleBlock *shuffle_ahead_take_spare(ShuffleAhead *ahead);

@@ -556,7 +556,6 @@ static void
 read_ahead(ShuffleReadState *state)
 {
 	int64 n = shuffle_ahead_next(&state->ahead, state->current);
-	bool  more = true;
 
 	if (state->block->file != state->file || !in_current_file(state, n) ||
 		state->last->file->decoder != state->file->decoder ||
@@ -567,14 +566,16 @@ read_ahead(ShuffleReadState *state)
 	shuffle_block_load(state->block);
 	state->block->wanted = false;
 
-	for (; more && in_current_file(state, n); n++)
+	for (; in_current_file(state, n); n++)
 	{
 		Place		  place;
 		ShuffleBlock *block;
 
 		find_place(state, n, &place);
+		if (!shuffle_ahead_accepts(&state->ahead, place.bytes))
+			break;
 		block = create_block(state, &place, shuffle_ahead_take_spare(&state->ahead));
-		more = shuffle_ahead_add(&state->ahead, block, n, place.bytes);
+		shuffle_ahead_add(&state->ahead, block, n, place.bytes);
 	}
 	shuffle_ahead_run(&state->ahead, state->last);
 }

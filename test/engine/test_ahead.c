@@ -179,6 +179,68 @@ test_columns(void)
 	close_case(&c);
 }
 
+/* Of large blocks only the first are decoded; the rest are read, and wait for the caller. */
+static void
+test_large_blocks(void)
+{
+	Case	   c = new_case(&sample_small, SHF_LAYOUT_LOG, 1, 34);
+	Blocks	   blocks;
+	ShfReader *r;
+	ShfAhead  *ahead = shf_ahead_create();
+	ShfBatch  *batches[SHF_AHEAD_BLOCKS];
+	ShfBatch  *like;
+	uint64_t   decoded = 0;
+	int		   waiting = 0;
+
+	c.options.codec = codecs[1];
+	c.large_bytes = 7 << 20;
+	CHECK_OK(write_case(&c));
+	link_rows(&c);
+	CHECK_OK(shf_reader_open(&r, segment_file(&c, c.segments, 0), &err));
+	list_blocks(&blocks, r, c.segments);
+	CHECK(blocks.n <= SHF_AHEAD_BLOCKS);
+	CHECK_OK(shf_batch_create(&like, c.schema, &err));
+	CHECK_OK(shf_reader_block(r, like, blocks.offset[0], blocks.limit[0], 0, &err));
+	for (int f = 0; f < c.schema->nfields; f++)
+	{
+		const ShfColumn *column;
+
+		CHECK_OK(shf_batch_column(like, f, &column, &err));
+	}
+
+	for (int i = 0; i < blocks.n; i++)
+	{
+		CHECK_OK(shf_batch_create(&batches[i], c.schema, &err));
+		add_block(ahead, batches[i], &blocks, i);
+	}
+	shf_ahead_run(ahead, r, like);
+	shf_ahead_wait(ahead);
+	for (int i = 0; i < blocks.n; i++)
+	{
+		CHECK(shf_ahead_done(ahead, i));
+		for (int f = 1; f < c.schema->nfields; f++)
+			CHECK_INT(batches[i]->decoded[f], batches[i]->decoded[0]);
+		if (batches[i]->decoded[0])
+			decoded += shf_batch_raw_bytes(batches[i]);
+		else
+		{
+			CHECK(shf_batch_memory(batches[i]) < 1 << 20);
+			waiting++;
+		}
+		check_block(&c, batches[i], 0);
+	}
+	CHECK(decoded >= 7 << 20 && decoded <= 16 << 20);
+	CHECK(waiting >= 2);
+	check_all_read(&c);
+
+	shf_ahead_free(ahead);
+	for (int i = 0; i < blocks.n; i++)
+		shf_batch_free(batches[i]);
+	shf_batch_free(like);
+	shf_reader_close(r);
+	close_case(&c);
+}
+
 /* A damaged block is left to the caller, who gets the error; the others are read. */
 static void
 test_damage(void)
@@ -261,6 +323,7 @@ main(void)
 {
 	RUN(test_all_blocks);
 	RUN(test_columns);
+	RUN(test_large_blocks);
 	RUN(test_damage);
 	RUN(test_early_end);
 	return test_summary();
