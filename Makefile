@@ -76,6 +76,8 @@ PG_OBJS = \
 	src/pg/query.o \
 	src/pg/read_ahead.o \
 	src/pg/read_block.o \
+	src/pg/prune.o \
+	src/pg/prune_scan.o \
 	src/pg/read_rows.o \
 	src/pg/read_state.o \
 	src/pg/rewrite.o \

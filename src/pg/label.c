@@ -192,6 +192,10 @@ shuffle_read_options(Relation rel)
 
 	options = shuffle_options_of(rel);
 	result.partitions = options->partitions;
+	result.method = options->method;
+	result.nkeys = options->nkeys;
+	for (int i = 0; i < options->nkeys; i++)
+		result.keys[i] = options->keys[i];
 	result.codec = options->codec;
 	result.types = options->types;
 	result.null_unrepresentable = options->null_unrepresentable;

@@ -173,4 +173,5 @@ _PG_init(void)
 	shuffle_states_init();
 	shuffle_alter_init();
 	shuffle_read_rows_init();
+	shuffle_prune_init();
 }

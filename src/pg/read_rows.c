@@ -446,9 +446,8 @@ whole_call(const RangeTblEntry *rte)
 	return flinfo.fn_addr == shuffle_read ? call : NULL;
 }
 
-/* Can rows that the statement has read be checked again? */
-static bool
-may_recheck(const PlannerInfo *root)
+bool
+shuffle_may_recheck(const PlannerInfo *root)
 {
 	for (; root != NULL; root = root->parent_root)
 	{
@@ -485,7 +484,7 @@ replace_function_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEnt
 		previous_hook(root, rel, rti, rte);
 
 	call = whole_call(rte);
-	if (call == NULL || IS_DUMMY_REL(rel) || may_recheck(root))
+	if (call == NULL || IS_DUMMY_REL(rel) || shuffle_may_recheck(root))
 		return;
 
 	param_info = get_baserel_parampathinfo(root, rel, rel->lateral_relids);

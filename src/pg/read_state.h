@@ -178,6 +178,14 @@ extern ShuffleReadState *shuffle_partitions_begin(Relation rel, Datum list, bool
 
 extern void shuffle_read_rows_init(void); /* makes the planner know shuffle_read */
 
+/* Can rows that the statement has read be checked again (EvalPlanQual)? */
+struct PlannerInfo;
+extern bool shuffle_may_recheck(const struct PlannerInfo *root);
+
+/* ------------------------------------------------------------ prune_scan.c */
+
+extern void shuffle_prune_init(void); /* makes the planner know scans of some partitions */
+
 /* ------------------------------------------------------------ slot.c */
 
 /* Stores row "row" of the window's block; pins the window. */
@@ -189,9 +197,12 @@ extern ShuffleWindow *shuffle_slot_window(TupleTableSlot *slot);
 /* ------------------------------------------------------------ scan.c, analyze.c */
 
 extern TableScanDesc
-			shuffle_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
-							   ParallelTableScanDesc pscan, uint32 flags);
-extern void shuffle_scan_end(TableScanDesc sscan);
+shuffle_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
+				   ParallelTableScanDesc pscan, uint32 flags);
+/* A sequential scan of these partitions, ascending, or of all if NULL. */
+extern TableScanDesc shuffle_scan_begin_partitions(Relation rel, Snapshot snapshot,
+												   const uint32 *partitions, int npartitions);
+extern void			 shuffle_scan_end(TableScanDesc sscan);
 extern void shuffle_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key, bool set_params,
 								bool allow_strat, bool allow_sync, bool allow_pagemode);
 extern bool

@@ -47,8 +47,10 @@ typedef enum ScanPlace
 typedef struct ShuffleScan
 {
 	TableScanDescData base;
-	MemoryContext	  cxt;	   /* where the read state is made */
-	ShuffleReadState *reading; /* NULL until the first row is asked for */
+	MemoryContext	  cxt;		  /* where the read state is made */
+	ShuffleReadState *reading;	  /* NULL until the first row is asked for */
+	uint32			 *partitions; /* that are scanned; NULL: all */
+	int				  npartitions;
 
 	/* what is scanned: blocks, and rows of the boundary blocks by their TIDs */
 	int64  first_block;
@@ -102,6 +104,21 @@ shuffle_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyDat
 	}
 
 	return (TableScanDesc) scan;
+}
+
+TableScanDesc
+shuffle_scan_begin_partitions(Relation rel, Snapshot snapshot, const uint32 *partitions,
+							  int npartitions)
+{
+	TableScanDesc sscan = shuffle_scan_begin(rel, snapshot, 0, NULL, NULL, SO_TYPE_SEQSCAN);
+	ShuffleScan	 *scan = (ShuffleScan *) sscan;
+
+	if (partitions == NULL)
+		return sscan;
+	scan->npartitions = npartitions;
+	scan->partitions = MemoryContextAlloc(scan->cxt, sizeof(uint32) * Max(npartitions, 1));
+	memcpy(scan->partitions, partitions, sizeof(uint32) * npartitions);
+	return sscan;
 }
 
 void
@@ -158,7 +175,8 @@ shuffle_scan_reading(TableScanDesc sscan, TupleDesc desc)
 			UnregisterSnapshot(snapshot);
 		}
 		else
-			scan->reading = shuffle_reading_begin(scan->base.rs_rd, desc, snapshot, NULL, 0);
+			scan->reading = shuffle_reading_begin(scan->base.rs_rd, desc, snapshot,
+												  scan->partitions, scan->npartitions);
 		MemoryContextSwitchTo(oldcxt);
 		scan->first_block = 0;
 		scan->end_block = shuffle_reading_blocks(scan->reading);

@@ -159,10 +159,13 @@ extern ShuffleOptions *shuffle_options_of(Relation rel);
 /* Those that readers need. */
 typedef struct ShuffleReadOptions
 {
-	int			 partitions;
-	ShfCodec	 codec;
-	ShuffleTypes types;
-	bool		 null_unrepresentable;
+	int			  partitions;
+	ShuffleMethod method;
+	int			  nkeys;
+	AttrNumber	  keys[SHUFFLE_MAX_KEYS];
+	ShfCodec	  codec;
+	ShuffleTypes  types;
+	bool		  null_unrepresentable;
 } ShuffleReadOptions;
 
 /*

@@ -34,6 +34,8 @@ for ((round = 0; round <= ROUNDS; round++)); do
     "SELECT $COUNTS FROM shuffle_read(NULL::p200, 7)"
   sample list_200 "${serial[@]}" "SELECT count(r) FROM (SELECT shuffle_read(NULL::p200, 70) r) s" \
     "SELECT count(r) FROM (SELECT shuffle_read(NULL::p200, 7) r) s"
+  sample key_200 "${serial[@]}" "SELECT $COUNTS FROM p200 WHERE l_orderkey = 70" \
+    "SELECT $COUNTS FROM p200 WHERE l_orderkey = 7"
   sample fetch_200 "${serial[@]}" "SELECT count(*) FROM shuffle_fetch('p200', 70)" \
     "SELECT count(*) FROM shuffle_fetch('p200', 7)"
   sample read_100000 "${serial[@]}" "SELECT $COUNTS FROM shuffle_read(NULL::p100000, 70707)" \
@@ -80,6 +82,7 @@ row heap_parallel "all columns, parallel: lineitem (heap)"
 row table_parallel "all columns, parallel: 200 partitions"
 row read_200 "shuffle_read in FROM, one partition of 200"
 row list_200 "shuffle_read in the select list, one partition of 200"
+row key_200 "WHERE on the key, 200 partitions"
 row fetch_200 "shuffle_fetch, one partition of 200"
 row read_100000 "shuffle_read, one partition of 100000"
 row fetch_100000 "shuffle_fetch, one partition of 100000"
