@@ -223,6 +223,9 @@ suite_engine() {
   need_packages clang libclang-rt-dev
   as_server make -C "$BUILD/test/engine" check >"$WORK/log/engine" 2>&1 || status=$?
   tally engine "$WORK/log/engine" $status
+  status=0
+  as_server make -C "$BUILD/test/engine" check-threads >"$WORK/log/engine_threads" 2>&1 || status=$?
+  tally "engine, ThreadSanitizer" "$WORK/log/engine_threads" $status
   verdict "engine: libFuzzer for 30 seconds" \
     as_server make -C "$BUILD/test/engine" fuzz FUZZ_SECONDS=30
 }
