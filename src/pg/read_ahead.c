@@ -48,6 +48,7 @@ group_has(const ShuffleAheadGroup *group, int64 number)
 	return number >= group->first && number < group->first + group->n;
 }
 
+/* Where the group was is forgotten, too: the next blocks may be asked for from anywhere. */
 static void
 drop_group(ShuffleAheadGroup *group)
 {
@@ -56,6 +57,7 @@ drop_group(ShuffleAheadGroup *group)
 		if (group->blocks[i] != NULL)
 			shuffle_block_unpin(group->blocks[i]);
 	}
+	group->first = 0;
 	group->n = 0;
 }
 

@@ -104,6 +104,19 @@ foreach my $table ('s', 'f')
 		"forward and backward, $table");
 }
 
+# A scan that begins again reads on from its beginning, not from where it was.
+foreach my $from ('(SELECT t FROM s LIMIT 60000)', '(SELECT t FROM f LIMIT 60000)', 'shuffle_read(NULL::s, 0, 1, 2)')
+{
+	my @bytes = map {
+		$node->safe_psql('postgres',
+			"SET shuffle_ext.read_ahead = $_; SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
+			  . "SELECT count(*) FROM generate_series(1, 4) g LEFT JOIN $from x ON x.t <> g::text;"
+			  . "SELECT substring(pg_read_file('/proc/self/io') FROM 'rchar: (\\d+)')") =~ /(\d+)\z/
+	} ('off', 'on');
+
+	cmp_ok($bytes[1], '<', 1.5 * $bytes[0], "bytes read by rescans of $from");
+}
+
 # Fetching goes through the same cursor.
 my $fetch = "SELECT md5(string_agg(c, '' ORDER BY n)) FROM shuffle_fetch('s', 0, 1, 2, 3) WITH ORDINALITY f(c, n)";
 is( $node->safe_psql('postgres', $fetch),
