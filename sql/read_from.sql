@@ -52,6 +52,12 @@ SELECT count(*) FROM (SELECT 1 FROM shuffle_read(NULL::from_s, 0) UNION ALL
 SELECT count(*) FROM (SELECT 1 FROM shuffle_read(NULL::from_s, 0) UNION ALL
 	SELECT 1 FROM shuffle_read(NULL::from_s, 8)) q;
 
+-- none of many keeps its file open until all are done
+SELECT string_agg(format('SELECT t FROM shuffle_read(NULL::from_s, %s)', i % 8), ' UNION ALL ') AS many
+FROM generate_series(1, 400) i
+\gset
+SELECT count(t) = 50 * (SELECT count(t) FROM from_called) AS same FROM (:many) q;
+
 -- cursors, backwards too
 BEGIN;
 DECLARE c SCROLL CURSOR FOR SELECT row_number() OVER (), id FROM shuffle_read(NULL::from_s, 6);

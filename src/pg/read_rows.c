@@ -64,7 +64,8 @@ cursor_rewind(RowCursor *cursor)
 
 /*
  * Goes to the next row: row - 1 of the window's block.  slot may hold the last one and
- * is cleared before memory that it points to changes.
+ * is cleared before memory that it points to changes.  Behind the last row file and thread
+ * are given back: an Append keeps all its scans, and a query may have many of them.
  */
 static bool
 cursor_next(RowCursor *cursor, TupleTableSlot *slot)
@@ -74,7 +75,10 @@ cursor_next(RowCursor *cursor, TupleTableSlot *slot)
 		ExecClearTuple(slot);
 		cursor->window = NULL;
 		if (cursor->block + 1 >= shuffle_reading_blocks(cursor->reading))
+		{
+			shuffle_reading_pause(cursor->reading);
 			return false;
+		}
 		cursor->block++;
 		cursor->rows = shuffle_reading_seek(cursor->reading, cursor->block)->rows;
 		cursor->row = 0;
