@@ -271,6 +271,30 @@ SELECT partition, rows FROM shuffle_write('SELECT * FROM source', 'target', meth
 DROP TABLE target;
 
 --
+-- a key that is stored as NULL for want of an Arrow form is where NULLs are
+--
+CREATE TABLE infinite AS
+	SELECT i, CASE i % 5 WHEN 0 THEN 'infinity' WHEN 1 THEN NULL ELSE date '2024-01-01' + i END AS d,
+		CASE i % 7 WHEN 0 THEN 'NaN' ELSE i / 10.0 END::numeric(10,1) AS n, ARRAY[date '2024-01-01' + i] AS a
+	FROM generate_series(1, 210) i;
+CREATE TABLE infinite_parent (d date, n numeric(10,1)) PARTITION BY HASH (d, n);
+SELECT sum(rows) FROM shuffle_write('SELECT * FROM infinite', 'finite', partitions => 6, keys => '{d,n}',
+	unrepresentable => 'null', workers => 0);
+INSERT INTO finite SELECT * FROM infinite;
+SELECT count(*), count(d), count(n), count(*) FILTER (WHERE satisfies_hash_partition('infinite_parent'::regclass, 6, p, d, n))
+	FROM generate_series(0, 5) p, shuffle_read(NULL::finite, p);
+SELECT count(*) FROM finite WHERE d IS NULL AND n IS NULL;
+SELECT sum(rows) FROM shuffle_write('SELECT * FROM infinite', 'finite', partitions => 3, keys => '{d}', method => 'range',
+	bounds => '{2024-03-01,2024-05-01}', unrepresentable => 'null', if_exists => 'replace');
+SELECT p, count(*), count(d), min(d), max(d) FROM generate_series(0, 2) p, shuffle_read(NULL::finite, p) GROUP BY p ORDER BY p;
+SELECT sum(rows) FROM shuffle_write('SELECT * FROM infinite', 'finite', partitions => 3, keys => '{a}',
+	unrepresentable => 'null', if_exists => 'replace');
+INSERT INTO finite (i, d, a) VALUES (0, 'infinity', '{2024-01-01}');
+INSERT INTO finite (a) VALUES ('{2024-01-01,infinity}');
+SELECT count(*) FROM finite;
+DROP TABLE infinite, infinite_parent, finite;
+
+--
 -- bad input leaves nothing behind
 --
 CREATE TABLE odd (j json, p point, a json[], t text, i int);

@@ -65,7 +65,10 @@ unrepresentable(const ShuffleTypeMap *map, const ShuffleNode *node, Datum value,
 	int	  len;
 
 	if (map->null_unrepresentable)
+	{
+		*map->nulled = true;
 		return;
+	}
 
 	getTypeOutputInfo(node->type, &function, &isvarlena);
 	text = OidOutputFunctionCall(function, value);
@@ -89,7 +92,10 @@ not_utf8(const ShuffleTypeMap *map, const ShuffleNode *node, const char *text, s
 	int	   n = 0;
 
 	if (map->null_unrepresentable)
+	{
+		*map->nulled = true;
 		return;
+	}
 
 	/* show the value from its first byte beyond ASCII on */
 	while (start < len && !IS_HIGHBIT_SET(text[start]))

@@ -270,10 +270,19 @@ pack_slowly(ShuffleTypeMap *map, const PackColumn *column, const ShfRowLayout *l
 		slot = &row->var[column->slot];
 	else if (column->narrow)
 		slot = &decimal;
+	*map->nulled = false;
 	if (!shuffle_pack_value(map, column->column, value, slot))
+	{
 		pack_null(column, layout, row);
-	else if (column->narrow)
-		memcpy(row->fixed + column->slot, &decimal, column->width);
+		map->nulled_whole = bms_add_member(map->nulled_whole, column->att);
+	}
+	else
+	{
+		if (column->narrow)
+			memcpy(row->fixed + column->slot, &decimal, column->width);
+		if (unlikely(*map->nulled))
+			map->nulled_inside = bms_add_member(map->nulled_inside, column->att);
+	}
 	MemoryContextSwitchTo(old);
 }
 
@@ -384,6 +393,7 @@ shuffle_pack_row(ShuffleTypeMap *map, const ShfRowLayout *layout, ShfRow *row, c
 	{
 		MemoryContextReset(map->row_cxt);
 		map->row_cxt_used = false;
+		map->nulled_whole = map->nulled_inside = NULL;
 		if (unlikely(map->large_buffers))
 			shuffle_pack_release(map);
 	}

@@ -413,3 +413,35 @@ shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull)
 	}
 	pg_unreachable();
 }
+
+uint32
+shuffle_route_nulled(ShuffleRouter *router, uint32 partition, const Datum *values,
+					 const bool *isnull, const Bitmapset *whole, const Bitmapset *inside)
+{
+	bool	   changed = false;
+	AttrNumber last = 0;
+	bool	  *stored;
+
+	for (int i = 0; i < router->nkeys; i++)
+	{
+		const ShuffleKey *key = &router->keys[i];
+
+		if (bms_is_member(key->attnum - 1, inside))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_EXCEPTION),
+					 errmsg("value in key column \"%s\" has no exact Arrow form", key->name),
+					 errdetail("With a part of it as NULL, it would be another key."),
+					 errhint("types => 'native' stores every value.")));
+		changed |= bms_is_member(key->attnum - 1, whole);
+		last = Max(last, key->attnum);
+	}
+	if (!changed)
+		return partition;
+
+	stored = palloc(sizeof(bool) * last);
+	for (int i = 0; i < last; i++)
+		stored[i] = isnull[i] || bms_is_member(i, whole);
+	partition = shuffle_route(router, values, stored);
+	pfree(stored);
+	return partition;
+}

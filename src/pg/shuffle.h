@@ -214,6 +214,15 @@ extern void shuffle_key_require_stored(Form_pg_attribute att);
 /* values and isnull are indexed by attribute number - 1. */
 extern uint32 shuffle_route(ShuffleRouter *router, const Datum *values, const bool *isnull);
 
+/*
+ * The same for a row that has been routed to this partition, when the values of some columns
+ * (attribute number - 1) are stored as NULL: the partition is that of the row as it is
+ * stored.  Error if a key has elements or fields that are.
+ */
+extern uint32
+shuffle_route_nulled(ShuffleRouter *router, uint32 partition, const Datum *values,
+					 const bool *isnull, const Bitmapset *whole, const Bitmapset *inside);
+
 /* ------------------------------------------------------------ parallel.c */
 
 /* Are the functions that routing and packing call for these columns parallel safe? */

@@ -418,6 +418,7 @@ shuffle_typemap_create(TupleDesc desc, ShuffleTypes types, bool null_unrepresent
 
 	map->types = types;
 	map->null_unrepresentable = null_unrepresentable;
+	map->nulled = palloc0(sizeof(bool));
 	shuffle_encoding_init(&map->encoding);
 	map->columns = palloc0(sizeof(ShuffleNode) * Max(desc->natts, 1));
 	map->schema.fields = palloc0(sizeof(ShfField) * Max(desc->natts, 1));
@@ -476,6 +477,7 @@ shuffle_typemap_forget_row(ShuffleTypeMap *map)
 {
 	MemoryContextReset(map->row_cxt);
 	map->row_cxt_used = false;
+	map->nulled_whole = map->nulled_inside = NULL;
 }
 
 const ShfSchema *

@@ -151,6 +151,9 @@ struct ShuffleTypeMap
 	int					settings;	   /* what the text forms of all columns need together */
 	MemoryContext		row_cxt;	   /* detoasted values and text forms of the current row */
 	bool				row_cxt_used;  /* something was packed slowly, maybe into row_cxt */
+	bool			   *nulled;		   /* the value being packed, or one in it, became NULL */
+	Bitmapset		   *nulled_whole;  /* columns (attribute number - 1) of the row that did */
+	Bitmapset		   *nulled_inside; /* those with elements or fields that did */
 	bool				large_buffers; /* some column's buf is to be given back */
 	ShufflePackPlan	   *pack_plan;	   /* for rows of pack_layout */
 	const ShfRowLayout *pack_layout;   /* NULL: no row was packed yet */

@@ -25,8 +25,8 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
-#include "shuffle.h"
 #include "../engine/clock.h"
+#include "typemap.h"
 
 /* Partition files held open at once: enough for a run in partition order. */
 #define WRITER_MAX_OPEN_FILES 256
@@ -387,11 +387,16 @@ shuffle_writer_begin(const ShuffleWriteSpec *spec, MemoryContext cxt)
 static inline void
 put_row(ShuffleWriter *writer, int64 partition, const Datum *values, const bool *isnull)
 {
-	ShfError err;
+	ShuffleTypeMap *map = writer->map;
+	bool			route = partition < 0;
+	ShfError		err;
 
-	if (partition < 0)
+	if (route)
 		partition = shuffle_route(writer->router, values, isnull);
-	shuffle_pack_row(writer->map, writer->layout, shf_writer_row(writer->engine), values, isnull);
+	shuffle_pack_row(map, writer->layout, shf_writer_row(writer->engine), values, isnull);
+	if (unlikely(map->nulled_whole != NULL || map->nulled_inside != NULL) && route)
+		partition = shuffle_route_nulled(writer->router, (uint32) partition, values, isnull,
+										 map->nulled_whole, map->nulled_inside);
 	CHECK_ENGINE(shf_writer_append(writer->engine, (uint32) partition, &err), writer, &err);
 }
 
