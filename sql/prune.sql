@@ -9,6 +9,7 @@ CREATE TABLE h AS
     date '2024-01-01' + i % 400 AS d, md5(i::text) AS pad
   FROM generate_series(1, 20000) i;
 INSERT INTO h VALUES (NULL, NULL, NULL, NULL, NULL, 'NULL');
+ANALYZE h;
 CREATE FUNCTION pruned(source text, keys text[], how text, parts int = 40) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   DROP TABLE IF EXISTS s;
