@@ -400,9 +400,12 @@ enter_extent(ShuffleReadState *state, int e)
 	state->extent = e;
 }
 
-/* Learns where block k of the current extent begins. */
-static void
-learn_start(ShuffleReadState *state, uint32 k)
+/*
+ * Learns where block k of the current extent begins.  Damage on the way is an error, or if
+ * the block has not been asked for, only false.
+ */
+static bool
+learn_start(ShuffleReadState *state, uint32 k, bool asked)
 {
 	const ShfExtent *extent = &state->extents[state->extent];
 	uint64			 end = extent->offset + extent->bytes;
@@ -417,14 +420,23 @@ learn_start(ShuffleReadState *state, uint32 k)
 		CHECK_FOR_INTERRUPTS();
 		if (shf_reader_peek(shuffle_file_reader(state->file), last->offset, end, &rows, &bytes,
 							&err) != SHF_OK)
+		{
+			if (!asked)
+				return false;
 			shuffle_read_error(state->relname, &err);
+		}
 		last[1].offset = last->offset + bytes;
 		last[1].row = last->row + rows;
 		if (last[1].offset >= end || last[1].row >= extent->first_row + extent->rows)
+		{
+			if (!asked)
+				return false;
 			index_corrupt(state, &state->segments[state->segment],
 						  "an extent has more blocks than its file");
+		}
 		state->nstarts++;
 	}
+	return true;
 }
 
 /* The segment that block n of the table is in. */
@@ -485,9 +497,9 @@ typedef struct Place
 	uint32 partition;
 } Place;
 
-/* Goes to block n and finds its place. */
-static void
-find_place(ShuffleReadState *state, int64 n, Place *place)
+/* Goes to block n and finds its place; see learn_start(). */
+static bool
+find_place(ShuffleReadState *state, int64 n, Place *place, bool asked)
 {
 	const ShfExtent *extent;
 	uint64			 end_row;
@@ -504,12 +516,12 @@ find_place(ShuffleReadState *state, int64 n, Place *place)
 	enter_extent(state, extent_of_block(state, in_segment));
 	extent = &state->extents[state->extent];
 	k = in_segment - state->extent_block[state->extent];
-	learn_start(state, k);
+	if (!learn_start(state, Min(k + 1, extent->blocks - 1), asked))
+		return false;
 	place->offset = state->starts[k].offset;
 	place->limit = extent->offset + extent->bytes;
 	if (k + 1 < extent->blocks)
 	{
-		learn_start(state, k + 1);
 		place->bytes = state->starts[k + 1].offset - place->offset;
 		end_row = state->starts[k + 1].row;
 	}
@@ -521,6 +533,7 @@ find_place(ShuffleReadState *state, int64 n, Place *place)
 	place->first_row = state->starts[k].row;
 	place->rows = (uint32) (end_row - place->first_row);
 	place->partition = extent->partition;
+	return true;
 }
 
 /* An empty block of the current file at this place; see shuffle_block_create() for reuse. */
@@ -571,8 +584,8 @@ read_ahead(ShuffleReadState *state)
 		Place		  place;
 		ShuffleBlock *block;
 
-		find_place(state, n, &place);
-		if (!shuffle_ahead_accepts(&state->ahead, place.bytes))
+		if (!find_place(state, n, &place, false) ||
+			!shuffle_ahead_accepts(&state->ahead, place.bytes))
 			break;
 		block = create_block(state, &place, shuffle_ahead_take_spare(&state->ahead));
 		shuffle_ahead_add(&state->ahead, block, n, place.bytes);
@@ -614,7 +627,7 @@ shuffle_reading_seek(ShuffleReadState *state, int64 n)
 		ShuffleBlock *reuse = NULL;
 		Place		  place;
 
-		find_place(state, n, &place);
+		(void) find_place(state, n, &place, true);
 		ahead = ahead && in_current_file(state, n + 1);
 		if (!ahead && state->last != NULL && state->last->refs == 1)
 		{
@@ -704,7 +717,7 @@ shuffle_reading_locate(ShuffleReadState *state, int32 segment, uint64 row)
 	enter_extent(state, low);
 	while (k + 1 < extent->blocks)
 	{
-		learn_start(state, k + 1);
+		(void) learn_start(state, k + 1, true);
 		if (state->starts[k + 1].row > row)
 			break;
 		k++;

@@ -161,28 +161,47 @@ foreach my $how ('terminated', 'killed')
 # Damage: the error is that of the block, and what is before it has been returned.
 my ($path) = map { $node->data_dir . "/$_" }
   $node->safe_psql('postgres', "SELECT path FROM shuffle_segments WHERE relation = 's'::regclass");
-my $offset = $node->safe_psql('postgres',
-	"SELECT byte_offset + bytes - 100 FROM shuffle_index WHERE relation = 's'::regclass AND partition = 2");
+my ($start, $end) = split /\|/,
+  $node->safe_psql('postgres',
+	"SELECT byte_offset, byte_offset + bytes FROM shuffle_index WHERE relation = 's'::regclass AND partition = 2");
 my $rows = $node->safe_psql('postgres',
 	"SELECT sum(rows) FROM shuffle_partitions WHERE relation = 's'::regclass AND partition <= 1");
-my $bytes = slurp_file($path);
-vec($bytes, 8 * $offset, 1) ^= 1;
-open(my $file, '+<:raw', $path) or die "$path: $!";
-seek($file, $offset, 0);
-print $file substr($bytes, $offset, 1);
-close($file);
-foreach my $ahead ('on', 'off')
-{
-	my ($status, $out, $err) = $node->psql('postgres',
-		"SET shuffle_ext.read_ahead = $ahead; BEGIN; DECLARE c CURSOR FOR SELECT t FROM s; MOVE $rows IN c;"
-		  . "SELECT count(*) FROM shuffle_read(NULL::s, 0, 1, 3); FETCH 1 FROM c; MOVE ALL IN c");
 
-	isnt($status, 0, "damage is found, read_ahead = $ahead");
-	like($err, qr/block at byte \d+ of file "[^"]*" is damaged: its checksum is/, "and named, read_ahead = $ahead");
-	my @lines = split /\n/, $out;
-	like($lines[-1], qr/^[0-9a-f]{64}$/, "rows before it are returned, read_ahead = $ahead");
+sub flip_bit
+{
+	my $offset = shift;
+	my $bytes = slurp_file($path);
+
+	vec($bytes, 8 * $offset, 1) ^= 1;
+	open(my $file, '+<:raw', $path) or die "$path: $!";
+	seek($file, $offset, 0);
+	print $file substr($bytes, $offset, 1);
+	close($file);
 }
-truncate($path, $offset - 5000) or die "$path: $!";
+
+sub damage_is_found
+{
+	my ($where, $move, $message) = @_;
+
+	foreach my $ahead ('on', 'off')
+	{
+		my ($status, $out, $err) = $node->psql('postgres',
+			"SET shuffle_ext.read_ahead = $ahead; BEGIN; DECLARE c CURSOR FOR SELECT t FROM s; MOVE $move IN c;"
+			  . "SELECT count(*) FROM shuffle_read(NULL::s, 0, 1, 3); FETCH 1 FROM c; MOVE ALL IN c");
+
+		isnt($status, 0, "damage in $where is found, read_ahead = $ahead");
+		like($err, qr/block at byte \d+ of file "[^"]*" is damaged: $message/, "and named, read_ahead = $ahead");
+		my @lines = split /\n/, $out;
+		like($lines[-1], qr/^[0-9a-f]{64}$/, "rows before it are returned, read_ahead = $ahead");
+	}
+}
+
+flip_bit($start);
+damage_is_found('a header', $rows - 1500, 'no message begins here');
+flip_bit($start);
+flip_bit($end - 100);
+damage_is_found('a body', $rows, 'its checksum is');
+truncate($path, $end - 5100) or die "$path: $!";
 my ($status, $out, $err) = $node->psql('postgres', 'SELECT count(t) FROM s');
 isnt($status, 0, 'a file that has been cut off is an error');
 unlink($path);
