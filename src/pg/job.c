@@ -6,8 +6,8 @@
  * The sink gets its handle and a random secret as its first argument, so that no path
  * and no option ever comes from SQL: a call with made-up bytes finds no segment, or one
  * with another magic, another secret or another leader.  Writers copy what they need; what
- * they share while they run are the count of writers and that of the bytes written, so
- * that a worker keeps the segment until its writer is gone.
+ * they share while they run are counts, of writers, bytes written and progress, so that a
+ * worker keeps the segment until its writer is gone.
  *
  * The secret is not the nonce in the names of the files: those anybody may see.
  */
@@ -37,13 +37,14 @@
 
 typedef struct JobFixed
 {
-	uint64			 secret;
-	int				 leader;  /* process id */
-	pg_atomic_uint32 writers; /* next writer number */
-	pg_atomic_uint64 output;  /* see output_limit.c */
-	ShuffleWriteSpec spec;	  /* scalars only: its pointers mean nothing here */
-	int				 natts;
-	int				 nargs;
+	uint64				secret;
+	int					leader;	 /* process id */
+	pg_atomic_uint32	writers; /* next writer number */
+	pg_atomic_uint64	output;	 /* see output_limit.c */
+	ShuffleProgressDone done;
+	ShuffleWriteSpec	spec; /* scalars only: its pointers mean nothing here */
+	int					natts;
+	int					nargs;
 } JobFixed;
 
 struct ShuffleJobHandle
@@ -115,6 +116,7 @@ shuffle_job_create(const ShuffleJob *job)
 	shared = toc_put(toc, KEY_FIXED, &fixed, sizeof(fixed));
 	pg_atomic_init_u32(&shared->writers, 0);
 	pg_atomic_init_u64(&shared->output, shuffle_output_written());
+	shuffle_progress_share(job->spec.progress, &shared->done);
 	handle->shared = shared;
 
 	atts = toc_put(toc, KEY_ATTRIBUTES, NULL, desc_size);
@@ -159,6 +161,7 @@ void
 shuffle_job_destroy(ShuffleJobHandle *handle)
 {
 	shuffle_output_set(pg_atomic_read_u64(&handle->shared->output));
+	shuffle_progress_share(handle->shared->spec.progress, NULL);
 	dsm_detach(handle->segment);
 	pfree(handle);
 }
@@ -201,6 +204,7 @@ copy_job(shm_toc *toc, JobFixed *fixed)
 	job->spec.desc = copy_desc(shm_toc_lookup(toc, KEY_ATTRIBUTES, false), fixed->natts);
 	job->spec.options = options;
 	job->spec.output = &fixed->output;
+	job->spec.done = &fixed->done;
 	job->spec.writer = pg_atomic_fetch_add_u32(&fixed->writers, 1);
 	job->spec.path =
 		psprintf("%s-%x", (char *) shm_toc_lookup(toc, KEY_PATH, false), job->spec.writer);

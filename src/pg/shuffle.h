@@ -492,11 +492,12 @@ typedef struct ShuffleWriteSpec
 	 */
 	uint32 inline_max;
 	void (*opening)(void *arg);
-	void  *opening_arg;
-	Oid	   relid;	 /* whose progress is reported; InvalidOid: nobody's */
-	int	   leader;	 /* process that has begun to report it; 0: the writer does */
-	int	   progress; /* the leader's token */
-	uint64 begun;	 /* shf_clock() when rows were first asked for; 0: as it is made */
+	void *opening_arg;
+	Oid	  relid;					  /* whose progress is reported; InvalidOid: nobody's */
+	int	  leader;					  /* process that has begun to report it; 0: the writer does */
+	int	  progress;					  /* the leader's token */
+	struct ShuffleProgressDone *done; /* see progress.c; NULL where one process writes */
+	uint64 begun; /* shf_clock() when rows were first asked for; 0: as it is made */
 } ShuffleWriteSpec;
 
 /* Largest inline_max: the most that shuffle_setting_inline_bytes allows. */
@@ -625,6 +626,14 @@ typedef enum ShufflePhase
 	SHUFFLE_PHASE_SEND /* fetch */
 } ShufflePhase;
 
+/* What processes of a parallel write had done when they ended; in shared memory. */
+typedef struct ShuffleProgressDone
+{
+	pg_atomic_uint64 rows;
+	pg_atomic_uint64 bytes;
+	pg_atomic_uint64 processes;
+} ShuffleProgressDone;
+
 /*
  * Starts to report an operation on a table of a process, or of the leader whose worker it
  * is.  Returns a token for the other calls, or 0, with which they do nothing, where the
@@ -635,6 +644,15 @@ extern void shuffle_progress_expect(int token, double rows);
 extern void shuffle_progress_phase(int token, ShufflePhase phase);
 extern void shuffle_progress_report(int token, ShufflePhase phase, uint64 rows, uint64 bytes);
 extern void shuffle_progress_end(int token);
+
+/*
+ * The leader of a parallel write says where its processes leave what they have done; NULL
+ * before that goes away.  done: this process will have no more rows.  refresh: others may
+ * be done, and the leader has nothing to report by itself.
+ */
+extern void shuffle_progress_share(int token, ShuffleProgressDone *done);
+extern void shuffle_progress_done(int token, ShuffleProgressDone *done, uint64 rows, uint64 bytes);
+extern void shuffle_progress_refresh(void);
 
 /* ------------------------------------------------------------ target.c */
 

@@ -492,6 +492,7 @@ shuffle_sink_combine(PG_FUNCTION_ARGS)
 		state->summaries =
 			lappend(state->summaries, DatumGetByteaPCopy(PointerGetDatum(lfirst(lc))));
 	MemoryContextSwitchTo(old);
+	shuffle_progress_refresh();
 
 	PG_RETURN_POINTER(state);
 }

@@ -73,10 +73,11 @@ struct ShuffleWriter
 	double pack_ns;
 	double pack_mean; /* of the latest samples */
 
-	int	   progress;	 /* token, or 0 */
-	bool   own_progress; /* to be ended with the writer */
-	uint32 polls;
-	uint64 reported_at;
+	int					 progress;	   /* token, or 0 */
+	bool				 own_progress; /* to be ended with the writer */
+	ShuffleProgressDone *done;
+	uint32				 polls;
+	uint64				 reported_at;
 };
 
 /* Writers whose engine may have a thread. */
@@ -278,6 +279,7 @@ begin_progress(ShuffleWriter *writer, const ShuffleWriteSpec *spec)
 {
 	if (!OidIsValid(spec->relid))
 		return;
+	writer->done = spec->done;
 	if (spec->leader == MyProcPid)
 		writer->progress = spec->progress;
 	else
@@ -477,6 +479,7 @@ account_outside(ShuffleWriter *writer)
 const ShfSegment *
 shuffle_writer_end(ShuffleWriter *writer, int *nsegments)
 {
+	const ShfMetrics *metrics = shf_writer_metrics(writer->engine);
 	const ShfSegment *segments;
 	ShfError		  err;
 
@@ -484,6 +487,8 @@ shuffle_writer_end(ShuffleWriter *writer, int *nsegments)
 	CHECK_ENGINE(shf_writer_finish(writer->engine, &segments, nsegments, &err), writer, &err);
 	count_output(writer);
 	report(writer, SHUFFLE_PHASE_WAIT);
+	if (writer->done != NULL)
+		shuffle_progress_done(writer->progress, writer->done, metrics->rows, metrics->stored_bytes);
 	release_descriptors(writer);
 	account_outside(writer);
 	return segments;
