@@ -34,6 +34,14 @@
 #define AHEAD_MIN_BYTES	 (8 * 1024)
 
 /*
+ * Threads at a time: each has a descriptor, and scans may be many, as in an Append whose
+ * parts end by LIMIT.
+ */
+#define AHEAD_MAX_THREADS 4
+
+static int nthreads;
+
+/*
  * Memory: a group is complete when it has so many stored bytes, larger blocks are not
  * read ahead, and spare blocks with larger buffers are freed.  With the thread's own limit
  * (engine/ahead.c) all this is at most about 60 MB, however large the values are.
@@ -83,10 +91,13 @@ shuffle_ahead_pays(const ShuffleBlock *block)
 bool
 shuffle_ahead_idle(ShuffleAhead *ahead, int64 left)
 {
-	if (ahead->thread == NULL && left >= AHEAD_MIN_BLOCKS && AcquireExternalFD())
+	if (ahead->thread == NULL && left >= AHEAD_MIN_BLOCKS && nthreads < AHEAD_MAX_THREADS &&
+		AcquireExternalFD())
 	{
 		ahead->thread = shf_ahead_create();
-		if (ahead->thread == NULL)
+		if (ahead->thread != NULL)
+			nthreads++;
+		else
 			ReleaseExternalFD();
 	}
 	return ahead->thread != NULL && ahead->reading.n == 0;
@@ -222,8 +233,9 @@ shuffle_ahead_end(ShuffleAhead *ahead)
 		if (ahead->reading.n > 0)
 			ahead->reading.blocks[0]->file->ahead = NULL;
 		shf_ahead_free(ahead->thread);
-		ReleaseExternalFD();
 		ahead->thread = NULL;
+		nthreads--;
+		ReleaseExternalFD();
 	}
 	shuffle_ahead_drop(ahead);
 }

@@ -68,6 +68,10 @@ is( threads_in(
 		  . "SELECT 'T' || threads(); ROLLBACK TO a",
 		"FETCH 1 FROM c; $after"),
 	'3 2 1', 'a rollback to a savepoint ends those of its cursors only');
+# Each of these branches keeps its file until the end of the query.
+my $many = join(' UNION ALL ', ('(SELECT t FROM s LIMIT 3000)') x 250);
+is( threads_in("DECLARE c CURSOR FOR $many; MOVE 749999 IN c", $after),
+	'5 1', 'many scans have no more than four threads, and their files');
 is($node->safe_psql('postgres', "SELECT count(t) FROM s; SELECT threads()"),
 	"100000\n1", 'none is left after a statement');
 is($node->psql('postgres', 'SELECT sum(1 / (id - 60000)) FROM s'), 3, 'an error in the middle');
