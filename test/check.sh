@@ -278,7 +278,7 @@ suite_interop() {
   local status=0
   if ! make_venv -r "$BUILD/test/interop/requirements.txt"; then
     tail -n 5 "$WORK/log/pip"
-    skip interop "pyarrow, Polars and DuckDB cannot be had from PyPI"
+    skip interop "pyarrow, Polars, DuckDB and DataFusion cannot be had from PyPI"
     return
   fi
   need_server

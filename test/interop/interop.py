@@ -1,5 +1,5 @@
-"""Reads segment files and shuffle_fetch streams with pyarrow, Polars and DuckDB and
-compares every value with what SQL says about the heap table.  Prints TAP.
+"""Reads segment files and shuffle_fetch streams with pyarrow, Polars, DuckDB and (files)
+DataFusion and compares every value with what SQL says about the heap table.  Prints TAP.
 
 Connects as libpq's environment variables say, runs on the server's machine as the
 server's user, and needs the packages of requirements.txt.
@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 
+import datafusion
 import duckdb
 import polars
 import psycopg
@@ -21,7 +22,8 @@ import canon
 import types_table as types
 from crc32c import crc32c
 
-READERS = ("pyarrow", "Polars", "DuckDB")
+STREAM_READERS = ("pyarrow", "Polars", "DuckDB")
+READERS = STREAM_READERS + ("DataFusion",)
 CODECS = ("none", "lz4", "lz4:9", "zstd", "zstd:19")
 LAYOUTS = ("log", "partition_files")
 
@@ -56,6 +58,8 @@ def read_file(reader, path):
     """A segment file as a pyarrow table, as this reader sees it."""
     if reader == "Polars":
         return polars.read_ipc(path).to_arrow()
+    if reader == "DataFusion":
+        return datafusion.SessionContext().read_arrow(path).to_arrow_table()
     table = pyarrow.ipc.open_file(path).read_all()
     table.validate(full=True)
     return through_duckdb(table) if reader == "DuckDB" else table
@@ -386,6 +390,7 @@ def main():
                           cursor, "types_s", reader, plain, expected_plain)  # fmt: skip
                 tap.check(f"{name}: {reader}, files, lineitem", compare_files,
                           cursor, "lines_s", reader, lines, expected_lines)  # fmt: skip
+            for reader in STREAM_READERS:
                 tap.check(f"{name}: {reader}, streams, every type", compare_streams,
                           cursor, "types_s", 5, reader, plain, expected_plain)  # fmt: skip
             tap.check(f"{name}: partition and checksum of every block", check_messages,
@@ -393,9 +398,10 @@ def main():
             tap.check(f"{name}: offset index", check_index, cursor, "lines_s")
 
         shuffle(cursor, "types_full", "full_s", layout=layout)
-        for reader in ("pyarrow", "DuckDB"):
+        for reader in ("pyarrow", "DuckDB", "DataFusion"):
             tap.check(f"{layout}: {reader}, files, interval", compare_files,
                       cursor, "full_s", reader, full, expected_full)  # fmt: skip
+        for reader in ("pyarrow", "DuckDB"):
             tap.check(f"{layout}: {reader}, streams, interval", compare_streams,
                       cursor, "full_s", 5, reader, full, expected_full)  # fmt: skip
     tap.check("types => 'arrow': the Arrow types", compare_schema, cursor, "full_s", full, {})
@@ -403,8 +409,9 @@ def main():
     shuffle(cursor, "types_full", "ext_s", types="arrow_ext")
     tap.check("types => 'arrow_ext': the Arrow types", compare_schema,
               cursor, "ext_s", full, types.EXTENSIONS)  # fmt: skip
-    tap.check("types => 'arrow_ext': pyarrow", compare_files,
-              cursor, "ext_s", "pyarrow", full, expected_full)  # fmt: skip
+    for reader in ("pyarrow", "DataFusion"):
+        tap.check(f"types => 'arrow_ext': {reader}", compare_files,
+                  cursor, "ext_s", reader, full, expected_full)  # fmt: skip
 
     # Blocks of 4 rows in 5,000 partitions, and one row in most of 300 files.
     shuffle(cursor, "lines", "many_s", partitions=5000)
@@ -417,7 +424,7 @@ def main():
         tap.check(f"300 partition files: {reader}", compare_files,
                   cursor, "files_s", reader, plain, expected_plain)  # fmt: skip
 
-    for reader in READERS:
+    for reader in STREAM_READERS:
         tap.check(f"INSERT: {reader}", check_inserted, cursor, reader, plain, expected_plain)
         tap.check(f"ALTER TABLE: {reader}", check_altered, cursor, reader, lines, expected_lines)
         tap.check(f"no rows: {reader}", check_empty, cursor, reader)
