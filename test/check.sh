@@ -22,7 +22,7 @@ throw-away copy of PostgreSQL and prints "N passed, N failed, N skipped" as last
   regress    pg_regress: sql/, expected/
   isolation  test/isolation: sessions side by side
   tap        test/t: restarts, crashes, workers, memory
-  interop    test/interop: pyarrow, Polars and DuckDB read what we wrote
+  interop    test/interop: pyarrow, Polars, DuckDB and DataFusion read what we wrote
   majors     compile, regress, isolation and tap on PostgreSQL 17 and 18, each in a
              Debian of its own (root and debootstrap; test/check_majors.sh)
 
