@@ -83,6 +83,8 @@ show "SELECT count(*) AS rows,
        count(*) FILTER (WHERE NOT satisfies_hash_partition('lineitem_hash'::regclass, 200, 7,
                                                            l_orderkey)) AS misplaced
 FROM shuffle_read(NULL::lineitem_s, 7);"
+show "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)
+SELECT * FROM lineitem_s WHERE l_orderkey = 549;"
 
 title "6. One partition, as an Arrow stream over the wire"
 FETCH="COPY (SELECT shuffle_fetch('lineitem_s', 7)) TO STDOUT (FORMAT binary)"
