@@ -514,9 +514,10 @@ COMMENT ON COLUMN shuffle_process_stats.runs IS 'how often the row buffer was em
 COMMENT ON COLUMN shuffle_process_stats.memory_peak IS
 	'most memory in use by the writer at one time, in bytes';
 COMMENT ON COLUMN shuffle_process_stats.elapsed_ms IS
-	'from the start of the plan to the last byte, in milliseconds';
+	'from the first planning of the query to the last byte, in milliseconds';
 COMMENT ON COLUMN shuffle_process_stats.input_ms IS
-	'waiting for rows of the query, its planning and its beginning included, in milliseconds';
+	'waiting for rows of the query, its planning, its beginning and the estimation of bounds '
+	'included, in milliseconds';
 COMMENT ON COLUMN shuffle_process_stats.repartition_ms IS
 	'finding partitions, packing rows into the row buffer, sorting it, in milliseconds';
 COMMENT ON COLUMN shuffle_process_stats.interleave_ms IS
@@ -569,8 +570,8 @@ COMMENT ON COLUMN shuffle_stats.runs IS 'how often a row buffer was emptied';
 COMMENT ON COLUMN shuffle_stats.memory_peak IS 'sum over the processes of their peaks, in bytes';
 COMMENT ON COLUMN shuffle_stats.elapsed_ms IS 'of the process that took longest, in milliseconds';
 COMMENT ON COLUMN shuffle_stats.input_ms IS
-	'of all processes together: waiting for rows of the query, its planning and its beginning '
-	'included, in milliseconds';
+	'of all processes together: waiting for rows of the query, its planning, its beginning and '
+	'the estimation of bounds included, in milliseconds';
 COMMENT ON COLUMN shuffle_stats.repartition_ms IS
 	'of all processes together: finding partitions, packing rows into the row buffer, sorting it, '
 	'in milliseconds';

@@ -497,7 +497,7 @@ typedef struct ShuffleWriteSpec
 	int	  leader;					  /* process that has begun to report it; 0: the writer does */
 	int	  progress;					  /* the leader's token */
 	struct ShuffleProgressDone *done; /* see progress.c; NULL where one process writes */
-	uint64 begun; /* shf_clock() when rows were first asked for; 0: as it is made */
+	uint64 begun; /* shf_clock() when the query was first planned; 0: as it is made */
 } ShuffleWriteSpec;
 
 /* Largest inline_max: the most that shuffle_setting_inline_bytes allows. */

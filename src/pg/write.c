@@ -75,7 +75,7 @@ estimate_bounds(ShuffleOptions *options, const ShuffleQuery *query, const Shuffl
 /* Lets the sinks write the query's rows; returns their summary or NULL. */
 static bytea *
 run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *options,
-		const ShufflePlace *place, int progress)
+		const ShufflePlace *place, uint64 begun, int progress)
 {
 	TupleDesc		  desc = RelationGetDescr(target->dest);
 	TupleDesc		  table = RelationGetDescr(target->rel);
@@ -108,7 +108,7 @@ run_job(ShuffleQuery *query, const ShuffleTarget *target, const ShuffleOptions *
 	job.spec.relid = RelationGetRelid(target->rel);
 	job.spec.leader = MyProcPid;
 	job.spec.progress = progress;
-	job.spec.begun = shf_clock();
+	job.spec.begun = begun;
 	handle = shuffle_job_create(&job);
 	result = shuffle_query_run(query, shuffle_job_argument(handle), workers, progress);
 	shuffle_job_destroy(handle);
@@ -267,6 +267,7 @@ shuffle_write(PG_FUNCTION_ARGS)
 	ShuffleStorage	  storage;
 	WriteTotals		  totals = {0};
 	bytea			 *result;
+	uint64			  begun;
 	int				  progress;
 
 	PreventCommandDuringRecovery("shuffle_write()");
@@ -282,6 +283,7 @@ shuffle_write(PG_FUNCTION_ARGS)
 	query = shuffle_query_parse(args->query, get_func_namespace(fcinfo->flinfo->fn_oid));
 	shuffle_target_find(target, query->desc);
 	options = shuffle_write_options(args, query->desc, target);
+	begun = shf_clock();
 	estimate_bounds(options, query, target);
 
 	/*
@@ -297,7 +299,7 @@ shuffle_write(PG_FUNCTION_ARGS)
 	shuffle_place_prepare(&place, &storage);
 	progress =
 		shuffle_progress_begin(SHUFFLE_OPERATION_WRITE, RelationGetRelid(target->rel), MyProcPid);
-	result = run_job(query, target, options, &place, progress);
+	result = run_job(query, target, options, &place, begun, progress);
 
 	shuffle_progress_phase(progress, SHUFFLE_PHASE_PUBLISH);
 	totals.npartitions = options->partitions;
