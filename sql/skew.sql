@@ -49,6 +49,12 @@ SELECT skew_well_formed(svg), svg ~ '<title>Partitions of skew &lt;&amp;&quot;&g
 	svg ~ 'by hash \(&lt;k&gt;\)' AS key
 FROM shuffle_skew_svg('"skew <&""> y"') svg;
 DROP TABLE "skew <&""> x", "skew <&""> y";
+-- what XML cannot have at all, and what would end a line
+CREATE TABLE skew_odd AS SELECT E'a\x01\x1b\x7fb\nc\td' || U&'\FFFE\FFFF\FFFD' AS k FROM generate_series(1, 100);
+SELECT count(*) FROM shuffle_write('TABLE skew_odd', 'skew_odd_s', partitions => 2, keys => '{k}', workers => 0);
+SELECT line ~ '  a   b c d' AS key FROM shuffle_skew('skew_odd_s') AS line WHERE line ~ '100.0%';
+SELECT strpos(svg, U&'>a???b c d??\FFFD (100.0%)<') > 0 AS odd, skew_well_formed(svg) FROM shuffle_skew_svg('skew_odd_s') svg;
+DROP TABLE skew_odd, skew_odd_s;
 DROP FUNCTION skew_well_formed;
 
 -- refused

@@ -423,12 +423,19 @@ append_bar(StringInfo line, int64 size, int64 full)
 		appendStringInfoString(line, eighths[n % 8]);
 }
 
+/* Whatever names and keys are made of, a line remains one. */
 static void
 put_line(ReturnSetInfo *rsinfo, StringInfo line)
 {
-	Datum value = CStringGetTextDatum(line->data);
+	Datum value;
 	bool  isnull = false;
 
+	for (char *p = line->data; *p != '\0'; p++)
+	{
+		if ((unsigned char) *p < 0x20 || *p == 0x7f)
+			*p = ' ';
+	}
+	value = CStringGetTextDatum(line->data);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &value, &isnull);
 	resetStringInfo(line);
 }

@@ -45,6 +45,8 @@ static const char *const style =
 static void
 append_escaped(StringInfo out, const char *text)
 {
+	bool utf8 = GetDatabaseEncoding() == PG_UTF8;
+
 	for (const char *p = text; *p != '\0'; p++)
 	{
 		switch (*p)
@@ -67,7 +69,14 @@ append_escaped(StringInfo out, const char *text)
 				appendStringInfoChar(out, ' ');
 				break;
 			default:
-				appendStringInfoChar(out, (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p);
+				/* U+FFFE and U+FFFF are no characters of XML either */
+				if (utf8 && strncmp(p, "\xef\xbf", 2) == 0 && ((unsigned char) p[2] | 1) == 0xbf)
+				{
+					appendStringInfoChar(out, '?');
+					p += 2;
+				}
+				else
+					appendStringInfoChar(out, (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p);
 		}
 	}
 }
