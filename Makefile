@@ -50,6 +50,7 @@ PG_OBJS = \
 	src/pg/bounds_estimate.o \
 	src/pg/catalog.o \
 	src/pg/compact.o \
+	src/pg/custom_scan.o \
 	src/pg/deform.o \
 	src/pg/error.o \
 	src/pg/estimate.o \

@@ -172,6 +172,5 @@ _PG_init(void)
 	shuffle_xact_init();
 	shuffle_states_init();
 	shuffle_alter_init();
-	shuffle_read_rows_init();
-	shuffle_prune_init();
+	shuffle_custom_scans_init();
 }

@@ -5,27 +5,23 @@
  * Beside the sequential scan the planner gets a plan node of ours for a table with such
  * conditions (prune.c).  Their values are evaluated when the scan begins, and again when
  * a parameter in them has changed; they are also part of its filter, as in any scan.
- *
- * Statements that lock or change rows keep the sequential scan; see shuffle_may_recheck().
  */
 #include "postgres.h"
 
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "catalog/pg_class.h"
-#include "executor/executor.h"
-#include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
-#include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 #include "utils/selfuncs.h"
 
+#include "custom_scan.h"
 #include "prune.h"
 #include "read_state.h"
 
@@ -136,18 +132,10 @@ node_next(ScanState *ss)
 	return ExecStoreVirtualTuple(slot);
 }
 
-/* Only for EvalPlanQual, whose statements get no such node. */
-static bool
-node_recheck(ScanState *ss, TupleTableSlot *slot)
-{
-	elog(ERROR, "a row of a pruned scan cannot be checked again");
-	return false; /* keep compiler quiet */
-}
-
 static TupleTableSlot *
 node_exec(CustomScanState *css)
 {
-	return ExecScan(&css->ss, node_next, node_recheck);
+	return shuffle_custom_exec(css, node_next);
 }
 
 static void
@@ -218,14 +206,12 @@ node_create(CustomScan *cscan)
 	return (Node *) node;
 }
 
-static const CustomScanMethods node_plan_methods = {
+const CustomScanMethods shuffle_prune_methods = {
 	.CustomName = "shuffle_scan",
 	.CreateCustomScanState = node_create,
 };
 
 /* ---------------------------------------------------------------- planning */
-
-static set_rel_pathlist_hook_type previous_hook;
 
 static Plan *
 plan_node(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
@@ -238,7 +224,7 @@ plan_node(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 	cscan->scan.scanrelid = rel->relid;
 	cscan->flags = path->flags;
 	cscan->custom_exprs = path->custom_private;
-	cscan->methods = &node_plan_methods;
+	cscan->methods = &shuffle_prune_methods;
 	return &cscan->scan.plan;
 }
 
@@ -299,8 +285,8 @@ relation_conditions(Relation rel, Index relid, List *quals, int *npartitions)
 	return shuffle_prune_conditions(&keys, quals, relid);
 }
 
-static void
-add_pruned_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+void
+shuffle_prune_path(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	CustomPath *path;
 	Path	   *seqscan = NULL;
@@ -311,12 +297,8 @@ add_pruned_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rt
 	double		part;
 	int			npartitions = 1;
 
-	if (previous_hook != NULL)
-		previous_hook(root, rel, rti, rte);
-
-	if (!enable_partition_pruning || rte->rtekind != RTE_RELATION ||
-		rte->relkind != RELKIND_RELATION || rte->tablesample != NULL ||
-		rel->baserestrictinfo == NIL || IS_DUMMY_REL(rel) || shuffle_may_recheck(root))
+	if (!enable_partition_pruning || rte->relkind != RELKIND_RELATION || rte->tablesample != NULL ||
+		rel->baserestrictinfo == NIL)
 		return;
 	foreach(lc, rel->pathlist)
 	{
@@ -334,28 +316,10 @@ add_pruned_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rt
 	if (found.conditions == NIL || npartitions == 1 || uses_refused_column(rel, quals))
 		return;
 
-	path = makeNode(CustomPath);
-	path->path.pathtype = T_CustomScan;
-	path->path.parent = rel;
-	path->path.pathtarget = rel->reltarget;
-	path->path.param_info = seqscan->param_info;
-	path->path.parallel_safe = rel->consider_parallel;
-	path->path.rows = seqscan->rows;
-	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->custom_private = found.clauses;
-	path->methods = &node_path_methods;
-
+	path = shuffle_custom_path(rel, seqscan->param_info, &node_path_methods, found.clauses);
 	part = estimate_part(root, &found, rti, npartitions);
 	path->path.startup_cost = seqscan->startup_cost;
 	path->path.total_cost =
 		seqscan->startup_cost + part * (seqscan->total_cost - seqscan->startup_cost);
 	add_path(rel, &path->path);
-}
-
-void
-shuffle_prune_init(void)
-{
-	RegisterCustomScanMethods(&node_plan_methods);
-	previous_hook = set_rel_pathlist_hook;
-	set_rel_pathlist_hook = add_pruned_scan;
 }

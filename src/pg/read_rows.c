@@ -11,11 +11,7 @@
  * partitions is evaluated once and again when a parameter in it has changed, and the rows
  * are those of the statement's snapshot.  The planner keeps the function where the node
  * would have to know more: WITH ORDINALITY and ROWS FROM with several functions, whole
- * rows, and statements that lock or change rows, because these may check again what
- * they have read (EvalPlanQual), which a node without a table of its own cannot do.
- *
- * The planner's hook is in place in time: planning a call of the function loads this
- * library, because of its support function (estimate.c).
+ * rows, and statements that lock or change rows (custom_scan.h).
  */
 #include "postgres.h"
 
@@ -24,16 +20,13 @@
 #include "access/sysattr.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_proc.h"
-#include "executor/executor.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
-#include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
@@ -41,6 +34,7 @@
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
+#include "custom_scan.h"
 #include "read_state.h"
 
 /* ---------------------------------------------------------------- rows, one by one */
@@ -303,18 +297,10 @@ node_next(ScanState *ss)
 	return ExecStoreVirtualTuple(slot);
 }
 
-/* Only for EvalPlanQual, whose statements get no such node. */
-static bool
-node_recheck(ScanState *ss, TupleTableSlot *slot)
-{
-	elog(ERROR, "a row of shuffle_read cannot be checked again");
-	return false; /* keep compiler quiet */
-}
-
 static TupleTableSlot *
 node_exec(CustomScanState *css)
 {
-	return ExecScan(&css->ss, node_next, node_recheck);
+	return shuffle_custom_exec(css, node_next);
 }
 
 static void
@@ -372,14 +358,12 @@ node_create(CustomScan *cscan)
 	return (Node *) node;
 }
 
-static const CustomScanMethods node_plan_methods = {
+const CustomScanMethods shuffle_read_rows_methods = {
 	.CustomName = "shuffle_read",
 	.CreateCustomScanState = node_create,
 };
 
 /* ---------------------------------------------------------------- planning */
-
-static set_rel_pathlist_hook_type previous_hook;
 
 /* One entry for each column of the relation that is used in the expressions. */
 static List *
@@ -423,7 +407,7 @@ plan_node(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, Lis
 	/* tlist may be NIL, because the caller puts a list of its own in place. */
 	cscan->custom_scan_tlist =
 		used_columns(rel->relid, list_concat_copy(rel->reltarget->exprs, quals));
-	cscan->methods = &node_plan_methods;
+	cscan->methods = &shuffle_read_rows_methods;
 	return &cscan->scan.plan;
 }
 
@@ -439,7 +423,7 @@ whole_call(const RangeTblEntry *rte)
 	FuncExpr *call;
 	FmgrInfo  flinfo;
 
-	if (rte->rtekind != RTE_FUNCTION || rte->funcordinality || list_length(rte->functions) != 1)
+	if (rte->funcordinality || list_length(rte->functions) != 1)
 		return NULL;
 	call = (FuncExpr *) linitial_node(RangeTblFunction, rte->functions)->funcexpr;
 	if (call == NULL || !IsA(call, FuncExpr) || list_length(call->args) != 2 ||
@@ -448,19 +432,6 @@ whole_call(const RangeTblEntry *rte)
 		return NULL;
 	fmgr_info(call->funcid, &flinfo);
 	return flinfo.fn_addr == shuffle_read ? call : NULL;
-}
-
-bool
-shuffle_may_recheck(const PlannerInfo *root)
-{
-	for (; root != NULL; root = root->parent_root)
-	{
-		CmdType command = root->parse->commandType;
-
-		if (root->parse->rowMarks != NIL || (command != CMD_SELECT && command != CMD_INSERT))
-			return true;
-	}
-	return false;
 }
 
 /* Is a whole row of the relation or a system column used in the expressions? */
@@ -475,8 +446,8 @@ use_whole_row(Index relid, List *exprs)
 	return first >= 0 && first + FirstLowInvalidHeapAttributeNumber <= 0;
 }
 
-static void
-replace_function_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+void
+shuffle_read_rows_path(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	FuncExpr	  *call;
 	CustomPath	  *path;
@@ -484,11 +455,8 @@ replace_function_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEnt
 	List		  *quals;
 	QualCost	   cost;
 
-	if (previous_hook != NULL)
-		previous_hook(root, rel, rti, rte);
-
 	call = whole_call(rte);
-	if (call == NULL || IS_DUMMY_REL(rel) || shuffle_may_recheck(root))
+	if (call == NULL)
 		return;
 
 	param_info = get_baserel_parampathinfo(root, rel, rel->lateral_relids);
@@ -498,16 +466,7 @@ replace_function_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEnt
 	if (use_whole_row(rti, list_concat_copy(quals, rel->reltarget->exprs)))
 		return;
 
-	path = makeNode(CustomPath);
-	path->path.pathtype = T_CustomScan;
-	path->path.parent = rel;
-	path->path.pathtarget = rel->reltarget;
-	path->path.param_info = param_info;
-	path->path.parallel_safe = rel->consider_parallel;
-	path->path.rows = param_info != NULL ? param_info->ppi_rows : rel->rows;
-	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->custom_private = list_make1(call);
-	path->methods = &node_path_methods;
+	path = shuffle_custom_path(rel, param_info, &node_path_methods, list_make1(call));
 
 	/* As the scan of a function, but rows come at once. */
 	cost_qual_eval(&cost, quals, root);
@@ -518,12 +477,4 @@ replace_function_scan(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEnt
 
 	rel->pathlist = NIL;
 	add_path(rel, &path->path);
-}
-
-void
-shuffle_read_rows_init(void)
-{
-	RegisterCustomScanMethods(&node_plan_methods);
-	previous_hook = set_rel_pathlist_hook;
-	set_rel_pathlist_hook = replace_function_scan;
 }

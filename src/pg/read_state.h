@@ -174,17 +174,9 @@ extern Relation shuffle_open_for_reading(Oid relid);
  */
 extern ShuffleReadState *shuffle_partitions_begin(Relation rel, Datum list, bool isnull);
 
-/* ------------------------------------------------------------ read_rows.c */
+/* ------------------------------------------------------------ custom_scan.c */
 
-extern void shuffle_read_rows_init(void); /* makes the planner know shuffle_read */
-
-/* Can rows that the statement has read be checked again (EvalPlanQual)? */
-struct PlannerInfo;
-extern bool shuffle_may_recheck(const struct PlannerInfo *root);
-
-/* ------------------------------------------------------------ prune_scan.c */
-
-extern void shuffle_prune_init(void); /* makes the planner know scans of some partitions */
+extern void shuffle_custom_scans_init(void); /* makes the planner know our plan nodes */
 
 /* ------------------------------------------------------------ slot.c */
 
