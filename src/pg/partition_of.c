@@ -4,8 +4,8 @@
  *
  * Values are converted to the columns' types as INSERT does it, save that length and scale
  * are not applied, and by the server's own casts only: a table's owner must not choose
- * functions that run as whoever asks.  What is known of the
- * table is kept from one call to the next, until an invalidation of any relation.
+ * functions that run as whoever asks.  What is known of the table is kept from one call to
+ * the next, until an invalidation of any relation.
  */
 #include "postgres.h"
 
@@ -171,11 +171,13 @@ shuffle_partition_of(PG_FUNCTION_ARGS)
 	rel = shuffle_open_for_reading(PG_GETARG_OID(0));
 	if (state == NULL || state->relid != RelationGetRelid(rel) || state->generation != generation)
 	{
+		uint64 before = generation; /* what changes while it is looked up counts, too */
+
 		fcinfo->flinfo->fn_extra = NULL;
 		if (state != NULL)
 			MemoryContextDelete(state->cxt);
 		state = prepare(fcinfo, rel);
-		state->generation = generation;
+		state->generation = before;
 		fcinfo->flinfo->fn_extra = state;
 	}
 	relation_close(rel, NoLock);
